@@ -1,0 +1,198 @@
+"""The one error family: every failure says which file, which record, and where.
+
+Records are counted from 0 within their file; an offset is where the record's frame starts, in the decompressed
+stream where the file is compressed. No error ever quotes a record's bytes. All of them pickle with their
+attributes, because they cross the borders of worker processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+__all__ = [
+    "ChecksumError",
+    "CompressionError",
+    "CorruptRecordError",
+    "DecodeError",
+    "FeatureKindError",
+    "IndexFileError",
+    "MissingFeatureError",
+    "StaleIndexError",
+    "TFRecordError",
+    "TruncatedRecordError",
+    "UnsupportedCompressionError",
+]
+
+_Located = TypeVar("_Located", bound="_LocatedError")
+
+_TEXTS = {
+    "truncated_header": "the file ends inside a record's header",
+    "truncated_record": "the file ends inside a record",
+    "bad_length_crc": "the checksum of the length does not match",
+    "bad_payload_crc": "the checksum of the payload does not match",
+    "index_mismatch": "no record of the indexed length is here",
+    "truncated_stream": "the compressed stream ends early",
+    "bad_stream": "the compressed stream is damaged",
+    "trailing_garbage": "bytes follow the end of the compressed stream",
+    "unsupported_compression": "this compression is not supported",
+}
+
+
+def _rebuild(cls: type[TFRecordError], args: tuple[Any, ...], state: dict[str, Any]) -> TFRecordError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class TFRecordError(RuntimeError):
+    """Root of the family."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+class _PlacedError(TFRecordError):
+    """A failure at a place of a file."""
+
+    def __init__(
+        self,
+        path: str | None,
+        record: int | None,
+        offset: int | None,
+        reason: str,
+        detail: str = "",
+        hint: str = "",
+    ) -> None:
+        self.path = path
+        self.record = record
+        self.offset = offset
+        self.reason = reason
+        self.detail = detail
+        self.hint = hint
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        place = self.path if self.path is not None else "<stream>"
+        if self.record is not None:
+            place += f": record {self.record}"
+        if self.offset is not None:
+            place += f" at offset {self.offset}" if self.record is not None else f": offset {self.offset}"
+        text = f"{place}: {_TEXTS.get(self.reason, self.reason)}"
+        if self.detail:
+            text += f": {self.detail}"
+        if self.reason in _TEXTS:
+            text += f" ({self.reason})"
+        return f"{text}. {self.hint}" if self.hint else text
+
+
+class CorruptRecordError(_PlacedError):
+    """A record's frame is damaged.
+
+    Attributes: ``path``, ``record`` (from 0 within the file), ``offset`` (where the frame starts), ``reason``
+    (``truncated_header``, ``truncated_record``, ``bad_length_crc``, ``bad_payload_crc`` or ``index_mismatch``),
+    ``detail`` and ``hint`` (what the file looks like, or what to do).
+    """
+
+
+class TruncatedRecordError(CorruptRecordError):
+    """The file ends inside a record."""
+
+
+class ChecksumError(CorruptRecordError):
+    """A checksum does not match."""
+
+
+class CompressionError(_PlacedError):
+    """A compressed stream is damaged, cut, or followed by something else.
+
+    Attributes as those of `CorruptRecordError`; ``reason`` is ``truncated_stream``, ``bad_stream``,
+    ``trailing_garbage`` or ``unsupported_compression``. ``record`` and ``offset`` are those of the first record
+    that could not be delivered, None where no records were being read.
+    """
+
+
+class UnsupportedCompressionError(CompressionError, ValueError):
+    """The name of a compression that is not known here: a `ValueError`, raised where the option is given."""
+
+
+class IndexFileError(TFRecordError):
+    """An index file cannot be used: damaged, hostile, of an unknown version, or it does not fit its data.
+
+    Attributes: ``path`` (the data file, None where it is not known), ``index_path``, ``reason``.
+    """
+
+    def __init__(self, path: str | None, index_path: str | None, reason: str) -> None:
+        self.path = path
+        self.index_path = index_path
+        self.reason = reason
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        data = self.path if self.path is not None else "DATA"
+        text = f"index {self.index_path if self.index_path is not None else '<memory>'}"
+        if self.path is not None:
+            text += f" of {self.path}"
+        rebuild = f"python -m indexer build {data}"
+        if self.index_path is not None:
+            rebuild += f" {self.index_path}"
+        return f"{text}: {self.reason}. Rebuild it: {rebuild}"
+
+
+class StaleIndexError(IndexFileError):
+    """The index was made for another file, or for an earlier state of this one."""
+
+
+class _LocatedError(TFRecordError):
+    """A failure to make something of a record's payload; the place may be filled in later by `at`."""
+
+    def __init__(
+        self, reason: str = "", *, key: str | None = None, path: str | None = None, record: int | None = None
+    ) -> None:
+        self.reason = reason
+        self.key = key
+        self.path = path
+        self.record = record
+        super().__init__(reason)
+
+    def at(self: _Located, path: str | None, record: int | None) -> _Located:
+        """A copy of this error with its place filled in."""
+        copy = type(self)(self.reason, key=self.key, path=path, record=record)
+        copy.__cause__ = self.__cause__
+        return copy
+
+    def __str__(self) -> str:
+        parts = []
+        if self.path is not None:
+            parts.append(self.path)
+        if self.record is not None:
+            parts.append(f"record {self.record}")
+        if self.key is not None:
+            parts.append(f"feature {self.key!r}")
+        if self.reason:
+            parts.append(self.reason)
+        return ": ".join(parts)
+
+
+class DecodeError(_LocatedError, ValueError):
+    """A payload is no valid message, or a value does not fit what was asked for.
+
+    Attributes: ``reason`` (text), ``key``, ``path``, ``record`` (each None where it is not known).
+    """
+
+
+class MissingFeatureError(_LocatedError, KeyError):
+    """A feature that was asked for is not in the record; attributes as those of `DecodeError`."""
+
+    def __init__(
+        self,
+        reason: str = "is missing and has no default",
+        *,
+        key: str | None = None,
+        path: str | None = None,
+        record: int | None = None,
+    ) -> None:
+        super().__init__(reason, key=key, path=path, record=record)
+
+
+class FeatureKindError(_LocatedError, TypeError):
+    """A feature is of another kind than was asked for; attributes as those of `DecodeError`."""
