@@ -1,0 +1,223 @@
+"""A column whose rows differ in length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tfrecord._arrays import (
+    BoolArray,
+    Int64Array,
+    as_int64,
+    as_position,
+    as_positions,
+    is_integer,
+    ranges,
+    splits_of,
+)
+from tfrecord._bytes_column import BytesColumn
+
+
+class Ragged:
+    """n rows over one run of values: row i is `values[row_splits[i] : row_splits[i + 1]]`.
+
+    `values` is an array (its first axis is cut), a `BytesColumn`, or another `Ragged` (a sequence feature:
+    rows of steps of values). `row_splits` is int64 with n + 1 entries, starts at 0, never falls, and ends at
+    `len(values)`; anything else raises ValueError. Rows and slices are views of `values`.
+    """
+
+    __slots__ = ("row_splits", "values")
+
+    values: Any
+    row_splits: Int64Array
+
+    def __init__(self, values: Any, row_splits: npt.ArrayLike) -> None:
+        self.values = values if isinstance(values, (BytesColumn, Ragged)) else np.asarray(values)
+        self.row_splits = as_int64(row_splits, "row_splits")
+        if isinstance(self.values, np.ndarray) and self.values.ndim == 0:
+            raise ValueError("values must have at least one dimension")
+        if not len(self.row_splits) or self.row_splits[0] != 0:
+            raise ValueError("row_splits must start at 0")
+        if (self.row_splits[1:] < self.row_splits[:-1]).any():
+            row = int(np.flatnonzero(self.row_splits[1:] < self.row_splits[:-1])[0])
+            raise ValueError(f"row_splits must not fall, but do at row {row}")
+        if self.row_splits[-1] != len(self.values):
+            raise ValueError(f"row_splits end at {int(self.row_splits[-1])}, but there are {len(self.values)} values")
+
+    @classmethod
+    def _trusted(cls, values: Any, row_splits: Int64Array) -> Ragged:
+        """What a kernel has checked already: no check, no copy."""
+        self = object.__new__(cls)
+        self.values = values
+        self.row_splits = row_splits
+        return self
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values (not of the row splits)."""
+        return int(self.values.nbytes)
+
+    def lengths(self) -> Int64Array:
+        """Number of values in each row: int64 (n,)."""
+        return np.diff(self.row_splits)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice | list[int] | npt.NDArray[Any]) -> Ragged: ...
+    def __getitem__(self, index: Any) -> Any:
+        """An integer gives that row's values; a slice, integer or bool array gives a Ragged of those rows."""
+        if is_integer(index):
+            row = as_position(index, len(self), "rows")
+            return self.values[int(self.row_splits[row]) : int(self.row_splits[row + 1])]
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                splits = self.row_splits[start : max(start, stop) + 1]
+                return Ragged._trusted(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
+            positions = np.arange(start, stop, step, dtype=np.int64)
+        else:
+            positions = as_positions(index, len(self), "rows")
+        starts = self.row_splits[positions]
+        lengths = self.row_splits[positions + 1] - starts
+        return Ragged._trusted(self.values[ranges(starts, lengths)], splits_of(lengths))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def to_list(self) -> list[Any]:
+        """The rows as lists of Python numbers, bytes, or lists."""
+        flat = self.values.tolist() if isinstance(self.values, np.ndarray) else self.values.to_list()
+        splits = self.row_splits.tolist()
+        return [flat[start:end] for start, end in zip(splits[:-1], splits[1:], strict=True)]
+
+    def mask(self, max_length: int | Sequence[int | None] | None = None) -> BoolArray:
+        """True where `to_padded(max_length=...)` holds a value of the column, False where it holds the fill."""
+        return self._flags()._pad(False, max_length)
+
+    def _flags(self) -> Ragged:
+        """The same rows with True for each value."""
+        inner = self.values
+        flags = inner._flags() if isinstance(inner, Ragged) else np.ones(len(inner), np.bool_)
+        return Ragged._trusted(flags, self.row_splits)
+
+    def to_padded(
+        self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None
+    ) -> npt.NDArray[Any]:
+        """A dense array (n, width, ...), short rows filled up with `fill_value`, long ones cut.
+
+        The width is `max_length`, else the longest row. Nested columns give three dimensions (rows, steps,
+        values); there a sequence `(steps, values)` sets both widths, an integer the first. Bytes become an
+        object array; their fill is `b""` unless given. A fill value that the dtype cannot hold raises.
+        `mask()` and `lengths()` tell values from filling.
+        """
+        return self._pad(fill_value, max_length)
+
+    def _pad(self, fill_value: Any, max_length: int | Sequence[int | None] | None) -> npt.NDArray[Any]:
+        limits = (max_length,) if max_length is None or is_integer(max_length) else tuple(max_length)  # type: ignore[arg-type]
+        own: Any = limits[0] if limits else None
+        lengths = self.lengths()
+        width = _width(own, lengths)
+        kept = self
+        if len(lengths) and int(lengths.max()) > width:
+            kept_lengths = np.minimum(lengths, width)
+            kept = Ragged._trusted(
+                self.values[ranges(self.row_splits[:-1], kept_lengths)], splits_of(kept_lengths)
+            )
+        if isinstance(kept.values, Ragged):
+            flat = kept.values._pad(fill_value, limits[1:])
+        elif isinstance(kept.values, BytesColumn):
+            flat = kept.values.to_numpy()
+        else:
+            flat = kept.values
+        fill = fill_for(flat.dtype, fill_value)
+        out = np.full((len(self), width, *flat.shape[1:]), fill, flat.dtype)
+        out[np.arange(width) < kept.lengths()[:, None]] = flat
+        return out
+
+    def equals(self, other: object) -> bool:
+        """Whether `other` is a Ragged of the same rows and the same kind of values (NaN equals NaN)."""
+        if not isinstance(other, Ragged) or not np.array_equal(self.row_splits, other.row_splits):
+            return False
+        return same_column(self.values, other.values)
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, Ragged) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ragged._trusted, (self.values, self.row_splits)
+
+    @staticmethod
+    def concat(columns: Sequence[Ragged]) -> Ragged:
+        """The rows of all columns, one after another."""
+        if len(columns) == 1:
+            return columns[0]
+        return Ragged._trusted(
+            concat_columns([column.values for column in columns]),
+            splits_of(np.concatenate([column.lengths() for column in columns])),
+        )
+
+
+def _width(limit: Any, lengths: Int64Array) -> int:
+    if limit is None:
+        return int(lengths.max()) if len(lengths) else 0
+    if not is_integer(limit) or limit < 0:
+        raise ValueError(f"max_length must be an integer of at least 0, got {limit!r}")
+    return int(limit)
+
+
+def fill_for(dtype: np.dtype[Any], fill_value: Any) -> Any:
+    """`fill_value` as a value of `dtype`; TypeError or ValueError where it would not be the same value."""
+    if dtype == object:
+        if is_integer(fill_value) and fill_value == 0:
+            return b""
+        if not isinstance(fill_value, (bytes, type(None))):
+            raise TypeError(f"the fill value of a bytes column is bytes or None, got {type(fill_value).__name__}")
+        return fill_value
+    try:
+        with np.errstate(all="ignore"):
+            cast = np.asarray(fill_value).astype(dtype)
+            exact = dtype.kind == "f" or bool(cast == fill_value)
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if not exact or cast.ndim:
+        raise ValueError(f"fill value {fill_value!r} does not fit dtype {dtype}")
+    return cast
+
+
+def same_column(left: Any, right: Any) -> bool:
+    """Whether two columns are of one type with equal values (NaN equals NaN)."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+    return type(left) is type(right) and not isinstance(left, np.ndarray) and bool(left.equals(right))
+
+
+def concat_columns(columns: Sequence[Any]) -> Any:
+    """Columns of one type joined along the rows; ValueError where types, dtypes or shapes differ."""
+    first = columns[0]
+    for column in columns[1:]:
+        same = type(column) is type(first)
+        if same and isinstance(first, np.ndarray):
+            same = column.dtype == first.dtype and column.shape[1:] == first.shape[1:]
+        if not same:
+            raise ValueError(f"{describe(first)} and {describe(column)} do not join")
+    if isinstance(first, np.ndarray):
+        return np.concatenate(columns)
+    return type(first).concat(columns)
+
+
+def describe(column: Any) -> str:
+    """A column's type in a few characters: `float32 (n, 3)`, `ragged int64`, `bytes`."""
+    if isinstance(column, Ragged):
+        return f"ragged {describe(column.values)}"
+    tail = "".join(f", {extent}" for extent in column.shape[1:])
+    name = "bytes" if isinstance(column, BytesColumn) else str(column.dtype)
+    return f"{name} (n{tail})" if tail else name
