@@ -61,7 +61,9 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-def _message_field(message: Any, name: str, number: int, target: str, label: Any = _Field.LABEL_OPTIONAL) -> Any:
+def _message_field(
+    message: Any, name: str, number: int, target: str, label: Any = _Field.LABEL_OPTIONAL
+) -> Any:
     return message.field.add(
         name=name, number=number, label=label, type=_Field.TYPE_MESSAGE, type_name=f".{_PACKAGE}.{target}"
     )
@@ -86,11 +88,21 @@ def _classes() -> dict[str, Any]:
         if hasattr(message_factory, "GetMessageClass"):
             found[name] = message_factory.GetMessageClass(descriptor)
         else:  # protobuf before 4.22
-            found[name] = message_factory.MessageFactory(pool).GetPrototype(descriptor)
+            factory: Any = message_factory.MessageFactory(pool)
+            found[name] = factory.GetPrototype(descriptor)
         # Pickle finds a class by these two names.
         found[name].__module__ = __name__
         found[name].__qualname__ = name
     return found
 
 
-globals().update(_classes())
+_made = _classes()
+BytesList = _made["BytesList"]
+FloatList = _made["FloatList"]
+Int64List = _made["Int64List"]
+Feature = _made["Feature"]
+Features = _made["Features"]
+FeatureList = _made["FeatureList"]
+FeatureLists = _made["FeatureLists"]
+Example = _made["Example"]
+SequenceExample = _made["SequenceExample"]
