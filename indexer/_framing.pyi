@@ -1,0 +1,43 @@
+"""Types of the compiled kernel; see `_framing.pyx` for what each function does."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PATHS: tuple[str, ...]
+
+def crc32c(data: Any, value: int = 0, *, path: int = -1) -> int: ...
+def scan(
+    buffer: Any,
+    start: int,
+    limit: int,
+    offsets: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint64],
+    verify: int,
+    final: bool,
+    *,
+    path: int = -1,
+) -> tuple[int, int, int]: ...
+def check_frame(buffer: Any, offset: int, length: int, verify: int, *, path: int = -1) -> int: ...
+def check_frames(
+    buffer: Any,
+    offsets: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint64],
+    verify: int,
+    *,
+    path: int = -1,
+) -> tuple[int, int]: ...
+def slices(
+    buffer: Any, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64], shift: int = 0
+) -> list[memoryview]: ...
+
+class FileMap:
+    size: int
+    def __init__(
+        self, fd: int, size: int, path: bytes | None = None, device: int = 0, inode: int = 0
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def size_now(self) -> int: ...
+    def advise(self, offset: int, length: int, advice: str) -> bool: ...

@@ -1,0 +1,202 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, autotestdict=False, binding=True
+"""Kernel of the ground floor: frames of one buffer to offsets and lengths, CRC-32C, maps of files.
+
+It gets buffers, arrays and integers, and gives back counts, a status and a place; it imports no Python of ours.
+`path` chooses how the CRC is computed: an index into `PATHS`, -1 for the best of this machine.
+"""
+
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+
+cdef extern from "framing.h" nogil:
+    ctypedef uint32_t (*frames_extend_fn)(uint32_t, const uint8_t *, size_t) noexcept nogil
+    ctypedef int (*frames_scan_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int, int, uint64_t *, uint64_t *,
+                                   uint64_t, uint64_t *, uint64_t *) noexcept nogil
+    ctypedef int (*frames_check_one_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int) noexcept nogil
+    ctypedef int (*frames_check_fn)(const uint8_t *, uint64_t, const uint64_t *, const uint64_t *, uint64_t, int,
+                                    uint64_t *) noexcept nogil
+    ctypedef struct frames_path:
+        const char *name
+        frames_extend_fn extend
+        frames_scan_fn scan
+        frames_check_one_fn check_one
+        frames_check_fn check
+    const frames_path frames_paths[]
+    void crc_prepare() noexcept
+    int crc_best() noexcept
+
+cdef extern from "filemap.h" nogil:
+    int MADV_WILLNEED, MADV_DONTNEED, MADV_SEQUENTIAL, MADV_RANDOM, MADV_POPULATE_READ
+    const uint8_t *filemap_open(int, uint64_t) noexcept
+    void filemap_close(const uint8_t *, uint64_t) noexcept
+    int filemap_advise(const uint8_t *, uint64_t, uint64_t, int) noexcept
+    int64_t filemap_size_now(const char *, uint64_t, uint64_t) noexcept
+
+crc_prepare()
+cdef int BEST = crc_best()
+PATHS = tuple([frames_paths[i].name.decode() for i in range(BEST + 1)])
+_ADVICE = {
+    "willneed": MADV_WILLNEED,
+    "dontneed": MADV_DONTNEED,
+    "sequential": MADV_SEQUENTIAL,
+    "random": MADV_RANDOM,
+    "populate": MADV_POPULATE_READ,
+}
+# Below this many bytes letting the GIL go costs more than the work.
+cdef Py_ssize_t SMALL = 4096
+
+
+cdef const frames_path *_choose(int path) except NULL:
+    if path < -1 or path > BEST:
+        raise ValueError("no such CRC path on this machine: %d" % path)
+    return &frames_paths[BEST if path == -1 else path]
+
+
+def crc32c(data, uint32_t value=0, *, int path=-1):
+    """CRC-32C of a contiguous buffer, going on from `value`."""
+    cdef const frames_path *way = _choose(path)
+    cdef Py_buffer view
+    cdef uint32_t crc
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < SMALL:
+            crc = way.extend(value, <const uint8_t *>view.buf, view.len)
+        else:
+            with nogil:
+                crc = way.extend(value, <const uint8_t *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return crc
+
+
+def scan(buffer, uint64_t start, uint64_t limit, uint64_t[::1] offsets, uint64_t[::1] lengths, int verify,
+         bint final, *, int path=-1):
+    """Fill the arrays with the frames from `start` on; (count, end, status)."""
+    cdef const frames_path *way = _choose(path)
+    cdef Py_buffer view
+    cdef uint64_t count = 0, end = start, capacity = <uint64_t>offsets.shape[0]
+    cdef int status = 0
+    if lengths.shape[0] != offsets.shape[0]:
+        raise ValueError("offsets and lengths differ in size")
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start > <uint64_t>view.len:
+            raise ValueError("start is beyond the end of the buffer")
+        limit = min(limit, <uint64_t>view.len)
+        if capacity > 0 and start < limit:
+            with nogil:
+                status = way.scan(<const uint8_t *>view.buf, view.len, start, limit, verify, final, &offsets[0],
+                                  &lengths[0], capacity, &count, &end)
+    finally:
+        PyBuffer_Release(&view)
+    return count, end, status
+
+
+def check_frame(buffer, uint64_t offset, uint64_t length, int verify, *, int path=-1):
+    """Status of the frame at `offset`, whose payload should have `length` bytes."""
+    cdef const frames_path *way = _choose(path)
+    cdef Py_buffer view
+    cdef int status
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if length < <uint64_t>SMALL:
+            status = way.check_one(<const uint8_t *>view.buf, view.len, offset, length, verify)
+        else:
+            with nogil:
+                status = way.check_one(<const uint8_t *>view.buf, view.len, offset, length, verify)
+    finally:
+        PyBuffer_Release(&view)
+    return status
+
+
+def check_frames(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, int verify, *, int path=-1):
+    """(place, status) of the first frame that is not what the arrays say; status 0 where all are."""
+    cdef const frames_path *way = _choose(path)
+    cdef Py_buffer view
+    cdef uint64_t place = 0, count = <uint64_t>offsets.shape[0]
+    cdef int status = 0
+    if lengths.shape[0] != offsets.shape[0]:
+        raise ValueError("offsets and lengths differ in size")
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if count > 0:
+            with nogil:
+                status = way.check(<const uint8_t *>view.buf, view.len, &offsets[0], &lengths[0], count, verify,
+                                   &place)
+    finally:
+        PyBuffer_Release(&view)
+    return place, status
+
+
+def slices(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, uint64_t shift=0):
+    """Read-only memoryviews of `lengths[i]` bytes at `offsets[i] + shift`; each keeps `buffer` alive."""
+    cdef object whole = memoryview(buffer).toreadonly()
+    cdef uint64_t size = <uint64_t>whole.nbytes, at
+    cdef Py_ssize_t i, count = offsets.shape[0]
+    cdef list found = [None] * count
+    if lengths.shape[0] != count:
+        raise ValueError("offsets and lengths differ in size")
+    for i in range(count):
+        at = offsets[i] + shift
+        if at < shift or at > size or lengths[i] > size - at:
+            raise IndexError("slice %d is outside the buffer" % i)
+        found[i] = whole[<Py_ssize_t>at:<Py_ssize_t>(at + lengths[i])]
+    return found
+
+
+cdef class FileMap:
+    """A file mapped for reading through the buffer protocol; no descriptor is kept.
+
+    The map lives as long as this object or any view of it. `path` is only used by `size_now`.
+    """
+
+    cdef const uint8_t *_base
+    cdef readonly uint64_t size
+    cdef uint64_t _device
+    cdef uint64_t _inode
+    cdef bytes _path
+
+    def __cinit__(self, int fd, uint64_t size, path=None, uint64_t device=0, uint64_t inode=0):
+        self.size = size
+        self._path = path
+        self._device = device
+        self._inode = inode
+        self._base = filemap_open(fd, size)
+        if self._base == NULL:
+            PyErr_SetFromErrno(OSError)
+
+    def __dealloc__(self):
+        filemap_close(self._base, self.size)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, <void *>self._base, <Py_ssize_t>self.size, 1, flags)
+
+    def __len__(self):
+        return self.size
+
+    def size_now(self):
+        """Size of the mapped file by a fresh stat; -1 where another file has taken its name, or none."""
+        cdef int64_t size
+        cdef const char *path
+        if self._path is None:
+            return -1
+        path = self._path
+        with nogil:
+            size = filemap_size_now(path, self._device, self._inode)
+        return size
+
+    def advise(self, uint64_t offset, uint64_t length, str advice):
+        """madvise(2) for a range; False where the kernel refuses (advice is no promise)."""
+        cdef int code = _ADVICE[advice], result
+        if offset > self.size or length > self.size - offset:
+            raise IndexError("range is outside the map")
+        with nogil:
+            result = filemap_advise(self._base, offset, length, code)
+        return result == 0

@@ -1,0 +1,382 @@
+"""The record format: constants, checksums, frames, and the scanner that every reader of frames uses.
+
+A frame is the payload's length (8 bytes, little-endian), the masked CRC-32C of those 8 bytes, the payload, and the
+masked CRC-32C of the payload. A file is frames and nothing else. See TensorFlow's ``core/lib/io/record_writer.h``.
+
+The functions run on the compiled kernel where it is there, and otherwise on the plain Python below, which is also
+what the tests hold the kernel against.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import crc32c as _crc32c_package
+import numpy as np
+import numpy.typing as npt
+
+from ._engine import kernel as _kernel
+from .errors import ChecksumError, CorruptRecordError, TruncatedRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "FOOTER_SIZE",
+    "FRAME_OVERHEAD",
+    "HEADER_SIZE",
+    "VERIFY_ALL",
+    "VERIFY_LENGTHS",
+    "VERIFY_NONE",
+    "Scan",
+    "check_frame",
+    "check_frames",
+    "corrupt_error",
+    "crc32c",
+    "frame_footer",
+    "frame_header",
+    "frame_record",
+    "masked_crc32c",
+    "scan",
+    "slices",
+    "sniff",
+]
+
+HEADER_SIZE = 12
+FOOTER_SIZE = 4
+FRAME_OVERHEAD = HEADER_SIZE + FOOTER_SIZE
+
+VERIFY_NONE = 0
+"""Bounds only."""
+VERIFY_LENGTHS = 1
+"""Bounds and the checksum of each length: a hop from header to header, payloads are not touched."""
+VERIFY_ALL = 2
+"""Both checksums."""
+
+_MASK_DELTA = 0xA282EAD8
+_HEADER = struct.Struct("<QI")
+_UINT32 = struct.Struct("<I")
+# What the kernel's status numbers mean.
+_REASONS = (None, "truncated_header", "truncated_record", "bad_length_crc", "bad_payload_crc", "index_mismatch")
+_FIRST_CAPACITY = 1024
+
+UInt64Array = npt.NDArray[np.uint64]
+
+
+class Scan(NamedTuple):
+    """What `scan` found.
+
+    ``offsets``: where the frames start, from the start of the buffer, uint64 ``(n,)``. ``lengths``: bytes of the
+    payloads, uint64 ``(n,)``. ``end``: offset of the first frame that was not accepted (or not looked at).
+    ``reason``: why it was not accepted, or None where the scan ended as it was asked to.
+    """
+
+    offsets: UInt64Array
+    lengths: UInt64Array
+    end: int
+    reason: str | None
+
+
+def crc32c(data: Any, value: int = 0) -> int:
+    """CRC-32C (Castagnoli) of a contiguous buffer; ``value`` is that of the bytes before it."""
+    if _kernel is not None:
+        return int(_kernel.crc32c(data, value))
+    return int(_crc32c_package.crc32c(memoryview(data).cast("B"), value))
+
+
+def _mask(crc: int) -> int:
+    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def masked_crc32c(data: Any) -> int:
+    """The checksum that the format stores: rotated and shifted, so that data holding CRCs behaves well."""
+    return _mask(crc32c(data))
+
+
+def frame_header(length: int) -> bytes:
+    """The 12 bytes before a payload of ``length`` bytes."""
+    packed = length.to_bytes(8, "little")
+    return packed + _UINT32.pack(masked_crc32c(packed))
+
+
+def frame_footer(payload: Any) -> bytes:
+    """The 4 bytes after ``payload``."""
+    return _UINT32.pack(masked_crc32c(payload))
+
+
+def frame_record(payload: Any) -> bytes:
+    """``payload`` as a whole frame."""
+    view = memoryview(payload).cast("B")
+    return b"".join((frame_header(view.nbytes), view, frame_footer(view)))
+
+
+def scan(
+    buffer: Any,
+    *,
+    start: int = 0,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    verify: int = VERIFY_ALL,
+    final: bool = True,
+    num_threads: int = 1,
+) -> Scan:
+    """Find the frames of ``buffer`` from ``start`` on, and check them.
+
+    Stops after ``max_records`` frames, or after the frame that reaches ``start + max_bytes``, or at the first frame
+    that is not good (``reason`` says why; the frames before it are returned). With ``final=False`` more bytes may
+    follow the buffer, so that an incomplete frame at its end is no error. ``num_threads`` share the payload checks;
+    the result is that of one thread. The GIL is not held while frames are checked.
+    """
+    size = memoryview(buffer).nbytes
+    if not 0 <= start <= size:
+        raise ValueError(f"start {start} is outside the buffer of {size} bytes")
+    if num_threads > 1 and verify >= VERIFY_ALL:
+        return _scan_in_threads(buffer, start, max_records, max_bytes, final, num_threads)
+    limit = size if max_bytes is None else min(size, start + max(max_bytes, 0))
+    most = size if max_records is None else max(max_records, 0)
+    most = min(most, (size - start) // FRAME_OVERHEAD + 1)
+    step = _scan_reference if _kernel is None else _kernel.scan
+    offsets, lengths = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    count, end, status = 0, start, 0
+    capacity = min(most, _FIRST_CAPACITY)
+    while count < most and end < limit and status == 0:
+        offsets, lengths = _grown(offsets, count, capacity), _grown(lengths, count, capacity)
+        found, stopped, status = step(buffer, end, limit, offsets[count:], lengths[count:], verify, final)
+        if found == 0 and stopped == end:
+            break
+        count, end = count + found, stopped
+        if count < capacity:
+            break
+        per_record = max(FRAME_OVERHEAD, (end - start) // count)
+        capacity = min(most, max(count + (limit - end) // per_record * 17 // 16, 2 * count))
+    return Scan(offsets[:count], lengths[:count], end, _REASONS[status])
+
+
+def _grown(array: UInt64Array, used: int, capacity: int) -> UInt64Array:
+    larger = np.empty(capacity, np.uint64)
+    larger[:used] = array[:used]
+    return larger
+
+
+def _scan_in_threads(
+    buffer: Any, start: int, max_records: int | None, max_bytes: int | None, final: bool, num_threads: int
+) -> Scan:
+    """Hop first; then the payloads, in one run of records a thread, about as many bytes each."""
+    hop = scan(
+        buffer, start=start, max_records=max_records, max_bytes=max_bytes, verify=VERIFY_LENGTHS, final=final
+    )
+    bad = check_frames(buffer, hop.offsets, hop.lengths, num_threads=num_threads)
+    if bad is None:
+        return hop
+    index, reason = bad
+    return Scan(hop.offsets[:index], hop.lengths[:index], int(hop.offsets[index]), reason)
+
+
+def check_frame(buffer: Any, offset: int, length: int, *, verify: int = VERIFY_ALL) -> str | None:
+    """Why the frame at ``offset`` is not a good one of a payload of ``length`` bytes; None where it is."""
+    if _kernel is not None:
+        status = _kernel.check_frame(buffer, offset, length, verify)
+    else:
+        status = _check_reference(memoryview(buffer).cast("B"), offset, length, verify)
+    return _REASONS[status]
+
+
+def check_frames(
+    buffer: Any, offsets: UInt64Array, lengths: UInt64Array, *, verify: int = VERIFY_ALL, num_threads: int = 1
+) -> tuple[int, str] | None:
+    """The first of the frames at ``offsets`` that is not a good one of ``lengths[i]`` payload bytes.
+
+    The frames may come in any order. Returns its place in the arrays and the reason (``index_mismatch`` where it is
+    out of bounds or of another length), or None where all are good. The GIL is not held meanwhile.
+    """
+    offsets = np.ascontiguousarray(offsets, np.uint64)
+    lengths = np.ascontiguousarray(lengths, np.uint64)
+    count = len(offsets)
+    if len(lengths) != count:
+        raise ValueError("offsets and lengths differ in size")
+    if num_threads <= 1 or count < 2:
+        place, status = _check_run(buffer, offsets, lengths, verify)
+        reason = _REASONS[status]
+        return None if reason is None else (place, reason)
+    ends = np.cumsum(lengths + np.uint64(FRAME_OVERHEAD))
+    shares = np.linspace(0, float(ends[-1]), num_threads + 1)[1:-1]
+    cuts = [0, *np.searchsorted(ends, shares).tolist(), count]
+    with ThreadPoolExecutor(num_threads) as pool:
+        results = pool.map(
+            lambda run: _check_run(buffer, offsets[run[0] : run[1]], lengths[run[0] : run[1]], verify),
+            zip(cuts, cuts[1:], strict=False),
+        )
+        for first, (place, status) in zip(cuts, results, strict=False):
+            reason = _REASONS[status]
+            if reason is not None:
+                return first + place, reason
+    return None
+
+
+def _check_run(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, verify: int) -> tuple[int, int]:
+    if _kernel is not None:
+        place, status = _kernel.check_frames(buffer, offsets, lengths, verify)
+        return int(place), int(status)
+    view = memoryview(buffer).cast("B")
+    for place, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+        status = _check_reference(view, offset, length, verify)
+        if status:
+            return place, status
+    return len(offsets), 0
+
+
+def slices(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, shift: int = 0) -> list[memoryview]:
+    """Read-only views of ``lengths[i]`` bytes at ``offsets[i] + shift``; each keeps ``buffer`` alive.
+
+    With the offsets of frames and ``shift=HEADER_SIZE`` these are the payloads. `IndexError` where a view would
+    leave the buffer.
+    """
+    if _kernel is not None:
+        found: list[memoryview] = _kernel.slices(
+            buffer, np.ascontiguousarray(offsets, np.uint64), np.ascontiguousarray(lengths, np.uint64), shift
+        )
+        return found
+    view = memoryview(buffer).toreadonly().cast("B")
+    found = []
+    for i, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+        if offset + shift + length > view.nbytes:
+            raise IndexError(f"slice {i} is outside the buffer")
+        found.append(view[offset + shift : offset + shift + length])
+    return found
+
+
+# ---- the reference: slow and obvious -------------------------------------------------------------------------
+
+
+def _scan_reference(
+    buffer: Any, at: int, limit: int, offsets: UInt64Array, lengths: UInt64Array, verify: int, final: bool
+) -> tuple[int, int, int]:
+    view = memoryview(buffer).cast("B")
+    count = 0
+    while count < len(offsets) and at < limit:
+        if view.nbytes - at < HEADER_SIZE:
+            return count, at, 1 if final else 0
+        (length, length_crc) = _HEADER.unpack_from(view, at)
+        if verify >= VERIFY_LENGTHS and masked_crc32c(view[at : at + 8]) != length_crc:
+            return count, at, 3
+        if length > view.nbytes - at - FRAME_OVERHEAD:
+            return count, at, 2 if final else 0
+        status = _check_reference(view, at, length, verify)
+        if status:
+            return count, at, status
+        offsets[count], lengths[count] = at, length
+        at += FRAME_OVERHEAD + length
+        count += 1
+    return count, at, 0
+
+
+def _check_reference(view: memoryview, offset: int, length: int, verify: int) -> int:
+    end = offset + HEADER_SIZE + length
+    if end + FOOTER_SIZE > view.nbytes:
+        return 5
+    (stored, length_crc) = _HEADER.unpack_from(view, offset)
+    if verify >= VERIFY_LENGTHS and masked_crc32c(view[offset : offset + 8]) != length_crc:
+        return 3
+    if stored != length:
+        return 5
+    if verify >= VERIFY_ALL:
+        (payload_crc,) = _UINT32.unpack_from(view, end)
+        if masked_crc32c(view[offset + HEADER_SIZE : end]) != payload_crc:
+            return 4
+    return 0
+
+
+# ---- what went wrong, in words -------------------------------------------------------------------------------
+
+
+def _is_text(head: bytes) -> bool:
+    if not head or any(byte < 32 and byte not in b"\t\n\r\f" for byte in head):
+        return False
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4 and error.start > 0
+    return True
+
+
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "gzip data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"BZh", "bzip2 data"),
+    (b"\x04\x22\x4d\x18", "lz4 data"),
+    (b"\xff\x06\x00\x00sNaPpY", "snappy data"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\x93NUMPY", "a NumPy .npy file"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"%PDF-", "a PDF file"),
+    (b"\x7fELF", "a program"),
+    (b"Obj\x01", "an Avro file"),
+    (b"TFRINDEX", "an index file of this library, not data"),
+    (b"version https://git-lfs", "a Git-LFS pointer; fetch the file itself with 'git lfs pull'"),
+)
+
+
+def sniff(head: bytes) -> str | None:
+    """What the first bytes of a file look like, in words that follow "looks like "; None where it cannot be told."""
+    head = bytes(head[:512])
+    for signature, name in _SIGNATURES:
+        if head.startswith(signature):
+            return name
+    if len(head) >= 262 and head[257:262] == b"ustar":
+        return "a tar archive"
+    if len(head) >= 2 and head[0] == 0x78 and (head[0] << 8 | head[1]) % 31 == 0 and not head[1] & 0x20:
+        return "zlib data"
+    if head and not any(head):
+        return "zeros, as of space that was reserved and never written"
+    if not _is_text(head):
+        return None
+    start = head.lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page, perhaps the error page of a download"
+    if start.startswith(b"<"):
+        return "XML"
+    if start.startswith((b"{", b"[")):
+        return "JSON"
+    first = head.split(b"\n", 1)[0].split()
+    if len(first) == 2 and all(word.isdigit() for word in first):
+        return "a text index, not data"
+    return "text"
+
+
+_ERROR_TYPES: dict[str, Callable[..., CorruptRecordError]] = {
+    "truncated_header": TruncatedRecordError,
+    "truncated_record": TruncatedRecordError,
+    "bad_length_crc": ChecksumError,
+    "bad_payload_crc": ChecksumError,
+}
+
+
+def corrupt_error(
+    reason: str, *, path: str | None, record: int | None, offset: int, buffer_head: bytes | Sequence[int] = b"",
+    detail: str = "",
+) -> CorruptRecordError:
+    """The exception for a reason of `scan` or `check_frames`.
+
+    ``buffer_head``: the first bytes of the file, for the hint of what it looks like; it is only looked at where the
+    trouble is at offset 0.
+    """
+    hint = ""
+    head = bytes(buffer_head)
+    if offset == 0 and head and reason in ("bad_length_crc", "truncated_header", "truncated_record"):
+        looks = sniff(head)
+        if looks is not None:
+            hint = f"This is no TFRecord file: it looks like {looks}."
+            if looks.startswith(("gzip", "zlib")):
+                hint = f"It looks like {looks}: leave compression_type out, or name it."
+    elif reason == "index_mismatch":
+        hint = "The index does not fit the data; rebuild it."
+    return _ERROR_TYPES.get(reason, CorruptRecordError)(path, record, offset, reason, detail, hint)
