@@ -1,0 +1,335 @@
+"""Plain data opened for reading at any place: by a map of the file, by pread, by range reads of a URL.
+
+Whatever the way, a `DataFile` hands out read-only views that stay valid for as long as somebody holds them, also
+after `close`, and it looks at the file's size again before each read: a file that shrank is an error, not a crash.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap as _mmap
+import os
+import re
+import stat
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ._engine import kernel as _kernel
+from .errors import TruncatedRecordError
+
+__all__ = ["DataFile", "is_url", "open_data", "path_name", "remote_filesystem"]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::)")
+# Ranges nearer than this are asked for together: one request costs about as much as reading so many bytes.
+_NEAR = 128 << 10
+# mmap objects of Python keep a descriptor each; beyond this many the reference engine reads instead.
+_MOST_PYTHON_MAPS = 64
+
+
+def is_url(path: str) -> bool:
+    """Whether ``path`` names something for fsspec (``scheme://...``) and not a local file."""
+    return _URL.match(path) is not None
+
+
+def path_name(source: Any) -> str:
+    """The name of a path or file object, for messages."""
+    if isinstance(source, (str, bytes, os.PathLike)):
+        return os.fsdecode(source)
+    name = getattr(source, "name", None)
+    return os.fsdecode(name) if isinstance(name, (str, bytes)) else "<stream>"
+
+
+def remote_filesystem(url: str) -> tuple[Any, str]:
+    """The fsspec file system of a URL and the path within it; says which extra to install where fsspec is missing."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise ImportError(
+            f"{url} is a URL, for which fsspec is needed: pip install 'tfrecord[remote]'"
+        ) from error
+    filesystem, path = url_to_fs(url)
+    return filesystem, path
+
+
+class DataFile:
+    """One plain (not compressed) source of bytes; made by `open_data`.
+
+    Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether `buffer`
+    works and views are views of a map), ``closed``.
+    """
+
+    mapped = False
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.closed = False
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """A read-only view of ``length`` bytes at ``offset``; it stays valid, whatever becomes of this object.
+
+        `IndexError` outside the file; `TruncatedRecordError` where the file has shrunk since it was opened.
+        """
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise IndexError(f"{self.path}: bytes {offset} to {offset + length} are outside its {self.size} bytes")
+        self._check_open()
+        return memoryview(self._read(offset, length))
+
+    def buffer(self) -> memoryview:
+        """A read-only view of the whole file; only of a mapped one."""
+        raise ValueError(f"{self.path} is not mapped")
+
+    def check_size(self) -> None:
+        """Raise `TruncatedRecordError` if the file is shorter than when it was opened."""
+
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Tell the system that these (offset, length) will be read soon; ranges near each other become one."""
+
+    def close(self) -> None:
+        """Let go of the file. Views that were handed out stay valid. Twice is fine."""
+        self.closed = True
+
+    def __enter__(self) -> DataFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _read(self, offset: int, length: int) -> Any:
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"{self.path} is closed")
+
+    def _shrunk(self, size: int, offset: int | None = None) -> TruncatedRecordError:
+        detail = f"the file shrank from {self.size} to {size} bytes while it was open"
+        return TruncatedRecordError(self.path, None, offset, "truncated_record", detail)
+
+
+class _DescriptorFile(DataFile):
+    """pread on a descriptor: views are fresh bytes."""
+
+    def __init__(self, path: str, size: int, descriptor: int) -> None:
+        super().__init__(path, size)
+        self._descriptor = descriptor
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
+
+    def check_size(self) -> None:
+        self._check_open()
+        now = os.fstat(self._descriptor).st_size
+        if now < self.size:
+            raise self._shrunk(now)
+
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+        if hasattr(os, "posix_fadvise") and not self.closed:
+            for offset, length in _merged(ranges, self.size):
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
+    def close(self) -> None:
+        super().close()
+        self._finalizer()
+
+    def _read(self, offset: int, length: int) -> bytes:
+        parts = []
+        done = 0
+        while done < length:
+            part = os.pread(self._descriptor, length - done, offset + done)
+            if not part:
+                raise self._shrunk(os.fstat(self._descriptor).st_size, offset)
+            parts.append(part)
+            done += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _MappedFile(DataFile):
+    """A map by the kernel: no descriptor is kept, views are views of the map."""
+
+    mapped = True
+
+    def __init__(self, path: str, size: int, file_map: Any) -> None:
+        super().__init__(path, size)
+        self._map = file_map
+        self._whole = memoryview(file_map).toreadonly()
+
+    def view(self, offset: int, length: int) -> memoryview:
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise IndexError(f"{self.path}: bytes {offset} to {offset + length} are outside its {self.size} bytes")
+        self.check_size()
+        return self._whole[offset : offset + length]
+
+    def buffer(self) -> memoryview:
+        self.check_size()
+        return self._whole
+
+    def check_size(self) -> None:
+        self._check_open()
+        now = self._map.size_now()
+        if -1 < now < self.size:
+            raise self._shrunk(now)
+
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+        if not self.closed:
+            for offset, length in _merged(ranges, self.size):
+                self._map.advise(offset, length, "willneed")
+
+    def populate(self, offset: int, length: int) -> None:
+        """Map the pages of a range at once, which is cheaper than a fault for each of them."""
+        length = min(length, self.size - offset)
+        if length > 0:
+            self._map.advise(offset, length, "populate")
+
+    def forget(self, offset: int, length: int) -> None:
+        """Take the pages of a range out of this process (not out of the page cache)."""
+        length = min(length, self.size - offset)
+        if length > 0:
+            self._map.advise(offset, length, "dontneed")
+
+    def close(self) -> None:
+        super().close()
+        self._whole = memoryview(b"")
+        self._map = None
+
+
+class _PythonMap:
+    """`mmap.mmap` with the few methods of the kernel's FileMap that `_MappedFile` needs."""
+
+    _lock = threading.Lock()
+    _count = 0
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        with _PythonMap._lock:
+            if _PythonMap._count >= _MOST_PYTHON_MAPS:
+                raise OSError(errno.EMFILE, "too many maps that keep a descriptor")
+            self.map = _mmap.mmap(descriptor, size, access=_mmap.ACCESS_READ)
+            _PythonMap._count += 1
+        weakref.finalize(self.map, _PythonMap._ended)
+
+    @classmethod
+    def _ended(cls) -> None:
+        cls._count -= 1
+
+    def size_now(self) -> int:
+        return self.map.size()
+
+    def advise(self, offset: int, length: int, advice: str) -> bool:
+        if advice == "willneed" and hasattr(self.map, "madvise"):
+            start = offset - offset % _mmap.PAGESIZE
+            self.map.madvise(_mmap.MADV_WILLNEED, start, length + offset - start)
+        return True
+
+
+class _ObjectFile(DataFile):
+    """A seekable binary file object of the caller's; it is not closed here."""
+
+    def __init__(self, path: str, file: BinaryIO) -> None:
+        super().__init__(path, file.seek(0, os.SEEK_END))
+        self._file = file
+        self._lock = threading.Lock()
+
+    def check_size(self) -> None:
+        self._check_open()
+        with self._lock:
+            now = self._file.seek(0, os.SEEK_END)
+        if now < self.size:
+            raise self._shrunk(now)
+
+    def _read(self, offset: int, length: int) -> bytes:
+        parts = []
+        done = 0
+        with self._lock:
+            self._file.seek(offset)
+            while done < length:
+                part = self._file.read(length - done)
+                if not part:
+                    raise self._shrunk(offset + done, offset)
+                parts.append(part)
+                done += len(part)
+        return b"".join(parts)
+
+
+class _RemoteFile(DataFile):
+    """A URL, read by ranges through fsspec."""
+
+    def __init__(self, url: str) -> None:
+        self._filesystem, self._name = remote_filesystem(url)
+        size = self._filesystem.size(self._name)
+        if size is None:
+            raise OSError(f"{url}: its size cannot be told, so it cannot be read at any place")
+        super().__init__(url, int(size))
+
+    def check_size(self) -> None:
+        self._check_open()
+
+    def _read(self, offset: int, length: int) -> bytes:
+        data = bytes(self._filesystem.cat_file(self._name, start=offset, end=offset + length)) if length else b""
+        if len(data) < length:
+            raise self._shrunk(offset + len(data), offset)
+        return data
+
+
+def _merged(ranges: Iterable[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """Sorted, clipped to the file, joined where they are near each other."""
+    table = np.asarray(ranges if isinstance(ranges, np.ndarray) else list(ranges), np.int64).reshape(-1, 2)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    starts = np.clip(table[:, 0], 0, size)
+    ends = np.clip(table[:, 0] + table[:, 1], 0, size)
+    if not len(table):
+        return []
+    reach = np.maximum.accumulate(ends)
+    first = np.concatenate(([True], starts[1:] > reach[:-1] + _NEAR))
+    begins = starts[first]
+    lasts = reach[np.concatenate((np.flatnonzero(first)[1:] - 1, [len(table) - 1]))]
+    return [(int(a), int(b - a)) for a, b in zip(begins, lasts, strict=True) if b > a]
+
+
+def open_data(source: Any, *, mmap: bool = True) -> DataFile:
+    """Open a path, a URL or a seekable binary file object for reading at any place.
+
+    ``mmap``: map a local file; where that fails (limits, file systems that cannot) it is read with pread.
+    """
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        return _ObjectFile(path_name(source), source)
+    path = os.fsdecode(source)
+    if is_url(path):
+        if not path.startswith("file://"):
+            return _RemoteFile(path)
+        local = path[len("file://") :]
+    else:
+        local = path
+    status = os.stat(local)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.ESPIPE, "not a regular file; it can only be read forward, as a stream", path)
+    descriptor = os.open(local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        status = os.fstat(descriptor)
+        mapped = _try_map(path, os.path.abspath(local), descriptor, status) if mmap else None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if mapped is None:
+        return _DescriptorFile(path, status.st_size, descriptor)
+    os.close(descriptor)
+    return mapped
+
+
+def _try_map(path: str, absolute: str, descriptor: int, status: os.stat_result) -> _MappedFile | None:
+    size = status.st_size
+    try:
+        if _kernel is not None:
+            file_map = _kernel.FileMap(descriptor, size, os.fsencode(absolute), status.st_dev, status.st_ino)
+            return _MappedFile(path, size, file_map)
+        if size == 0:
+            return None
+        python_map = _PythonMap(descriptor, size)
+    except OSError:
+        return None
+    mapped = _MappedFile(path, size, python_map.map)
+    mapped._map = python_map
+    return mapped
