@@ -1,0 +1,247 @@
+"""Where a writer's bytes go: whole frames or nothing, plain or compressed, to a path, a URL or a binary file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import warnings
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer import framing, streams
+from indexer.errors import TFRecordError
+
+_WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
+_MODES = ("w", "x", "a")
+
+
+class Output:
+    """One open target.
+
+    `path` is None for a file object without a name. `size` counts the bytes of the record stream (before
+    compression) and with `mode="a"` starts at what was there, whose payload lengths are `lengths`.
+    """
+
+    def __init__(self, target: Any, mode: str, compression_type: str | None) -> None:
+        if mode not in _MODES:
+            raise ValueError(f"mode is {mode!r}; it is 'w' (replace), 'x' (a new file only) or 'a' (append)")
+        compression = "" if compression_type is None else streams.normalize_compression(compression_type)
+        if compression == "auto":
+            raise ValueError("compression_type 'auto' is for reading; to write say None, 'GZIP' or 'ZLIB'")
+        self.compression = compression
+        self.path: str | None = None
+        self.is_local = False
+        self.size = 0
+        self.lengths = np.empty(0, np.uint64)
+        self._owned: list[Any] = []  # what close() closes, in this order
+        self._file: Any = None
+        self._broken = False
+        self._open(target, mode)
+        # Where the first byte of ours stands in the file; None where the file cannot be cut back.
+        self._base = _position(self._file)
+        self._sent = 0
+        bits = _WINDOW_BITS.get(compression)
+        self._compressor = None if bits is None else zlib.compressobj(wbits=bits)
+
+    def _open(self, target: Any, mode: str) -> None:
+        if hasattr(target, "write") or _is_fsspec_file(target):
+            self._adopt(target, mode)
+            return
+        path = os.fsdecode(os.fspath(target))
+        self.path = path
+        if "://" in path:
+            self._file = _open_url(path, mode)
+        else:
+            self.is_local = True
+            keep = self._check_tail(path) if mode == "a" and os.path.exists(path) else None
+            # Unbuffered: each record reaches the system whole, in one write.
+            self._file = open(path, {"w": "wb", "x": "xb", "a": "ab"}[mode], buffering=0)  # noqa: SIM115
+            if keep is not None:
+                self._file.truncate(keep)
+                self._file.seek(keep)
+        self._owned = [self._file]
+
+    def _adopt(self, target: Any, mode: str) -> None:
+        if mode != "w":
+            raise ValueError(f"mode {mode!r} needs a path; a file object is written from where it stands")
+        if not hasattr(target, "write"):  # fsspec.open(...) gives a recipe, which is opened and closed here
+            if set(getattr(target, "mode", "wb")) & set("rt+"):
+                raise ValueError(f"the fsspec file is of mode {target.mode!r}; open it with mode 'wb'")
+            self._file = target.open()
+            self._owned = [self._file, target]
+        else:
+            self._file = target
+        if isinstance(self._file, io.TextIOBase):
+            raise TypeError("the file is open for text; records need a binary file (mode 'wb')")
+        name = getattr(self._file, "name", None)
+        self.path = name if isinstance(name, str) else None
+
+    def _check_tail(self, path: str) -> int | None:
+        """Learn what a file to append to holds. Returns where to cut it, None where it is whole.
+
+        Only the incomplete last record of a plain file that starts as a TFRecord file is cut off, with a warning.
+        Anything else that is not as it should be raises.
+        """
+        with open(path, "rb") as file:
+            head = file.read(1 << 12)
+            if not head:
+                return None
+            found = streams.detect(head) or ""
+            if found != self.compression:
+                raise ValueError(
+                    f"{path}: cannot append {self.compression or 'uncompressed'} records to "
+                    f"{'an uncompressed' if not found else f'a {found}'} file; "
+                    f"say compression_type={found.upper() or None!r}"
+                )
+            if found == "zlib":
+                raise ValueError(f"{path}: a zlib file cannot be appended to: one file is one zlib stream; use GZIP")
+        if found:
+            scanner = streams.StreamScanner(path, found)
+            self.lengths = np.concatenate([self.lengths, *(chunk[2] for chunk in scanner)])
+            self.size = int(self.lengths.sum()) + framing.FRAME_OVERHEAD * len(self.lengths)
+            return None
+        return self._check_plain_tail(path)
+
+    def _check_plain_tail(self, path: str) -> int | None:
+        view = np.memmap(path, np.uint8, "r")
+        scan = framing.scan(view, verify=framing.VERIFY_LENGTHS)
+        self.lengths, self.size = scan.lengths, scan.end
+        count = len(scan.lengths)
+        if count:
+            last = framing.check_frames(view, scan.offsets[-1:], scan.lengths[-1:])
+            if last is not None:
+                raise framing.corrupt_error(last[1], path=path, record=count - 1, offset=int(scan.offsets[-1]))
+        if scan.reason is None:
+            return None
+        cut = scan.reason == "truncated_record" or (scan.reason == "truncated_header" and count)
+        if not cut:
+            head = bytes(view[: 1 << 12])
+            raise framing.corrupt_error(scan.reason, path=path, record=count, offset=scan.end, buffer_head=head)
+        warnings.warn(
+            f"{path}: record {count} at offset {scan.end} is incomplete; its {len(view) - scan.end} bytes are cut off "
+            "before appending",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        return scan.end
+
+    def write(self, parts: Iterable[Any], size: int) -> None:
+        """Write one or more whole frames, given in parts of `size` bytes together.
+
+        Where a part cannot be written the file is cut back to what it was, and the error goes on. A file that cannot
+        be cut back (a pipe, a compressed stream) takes no more records then.
+        """
+        if self._broken:
+            raise TFRecordError(
+                f"{self.path or '<stream>'}: an earlier write failed in the middle of a record and could not be undone"
+            )
+        start = self._sent
+        try:
+            for part in parts:
+                self._send(part if self._compressor is None else self._compressor.compress(part))
+        except BaseException:
+            self._undo(start)
+            raise
+        self.size += size
+
+    def mark(self) -> tuple[int, int]:
+        """A place that `rewind` can go back to."""
+        return self._sent, self.size
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Take back what was written since `mark`, or take no more records where that cannot be."""
+        self._undo(mark[0])
+        self.size = mark[1]
+
+    def _send(self, data: Any) -> None:
+        view = memoryview(data).cast("B")
+        while len(view):
+            written = self._file.write(view)
+            if written is None:
+                if isinstance(self._file, io.RawIOBase):
+                    raise BlockingIOError("the file is non-blocking and takes nothing now")
+                written = len(view)  # some file-likes return nothing
+            if not 0 < written <= len(view):
+                raise OSError(f"write() returned {written} for {len(view)} bytes")
+            self._sent += written
+            view = view[written:]
+
+    def _undo(self, start: int) -> None:
+        """Cut the file back to `start` bytes of ours."""
+        buffered = not isinstance(self._file, io.RawIOBase)  # may hold part of what failed
+        if self._compressor is not None:
+            self._broken = True
+        elif self._sent != start or buffered:
+            try:
+                if self._base is None:
+                    raise OSError("not seekable")
+                self._file.seek(self._base + start)
+                self._file.truncate()
+            except (OSError, ValueError, AttributeError):
+                self._broken = self._sent != start or self._base is not None
+            else:
+                self._sent = start
+
+    def flush(self) -> None:
+        """Hand everything written so far to the system; a compressed file can be read up to here."""
+        if self._compressor is not None and not self._broken:
+            self._complete(self._compressor.flush(zlib.Z_SYNC_FLUSH))
+        if hasattr(self._file, "flush"):
+            self._file.flush()
+
+    def _complete(self, data: bytes) -> None:
+        try:
+            self._send(data)
+        except BaseException:
+            self._broken = True
+            raise
+
+    def close(self) -> None:
+        """End the stream and close what was opened here; a caller's file is flushed and left open."""
+        try:
+            if self._compressor is not None and not self._broken:
+                self._complete(self._compressor.flush(zlib.Z_FINISH))
+            if not self._owned and hasattr(self._file, "flush"):
+                self._file.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close without ending the stream."""
+        with contextlib.ExitStack() as stack:
+            for file in reversed(self._owned):
+                stack.callback(file.close)
+            self._owned = []
+
+
+def _position(file: Any) -> int | None:
+    """Where a seekable file stands."""
+    try:
+        return int(file.tell()) if file.seekable() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _is_fsspec_file(target: Any) -> bool:
+    return hasattr(target, "open") and hasattr(target, "fs") and hasattr(target, "full_name")
+
+
+def _open_url(url: str, mode: str) -> Any:
+    if mode == "a":
+        raise ValueError(f"{url}: appending needs a local file")
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError(f"{url}: URLs need fsspec: pip install 'tfrecord[remote]'") from error
+    system, path = fsspec.core.url_to_fs(url)
+    if mode == "x" and system.exists(path):
+        raise FileExistsError(f"{url} exists already")
+    return system.open(path, "wb")
+
+
+Lengths = npt.NDArray[np.uint64]

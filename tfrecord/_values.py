@@ -1,0 +1,290 @@
+"""What a caller may give for a feature, and how it becomes one of the three kinds.
+
+Every rule about accepted values is here. The compiled encoder takes the everyday cases itself (exact Python
+scalars, flat lists of them, contiguous arrays) and asks this module for everything else, so that both engines accept
+and refuse the same things with the same words.
+
+A wrong type is a `TypeError`, a value that does not fit is a `ValueError`; both read
+``feature KEY: got WHAT, expected WHAT``. No message quotes the content of a byte string.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+# The kinds are the field numbers of tf.train.Feature.
+BYTES, FLOAT, INT = 1, 2, 3
+KIND_NAMES = {BYTES: "bytes", FLOAT: "float", INT: "int"}
+TYPE_NAMES = {"byte": BYTES, "bytes": BYTES, "float": FLOAT, "float32": FLOAT, "int": INT, "int64": INT}
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+_MAX_DEPTH = 64
+_EXPECTED = {
+    BYTES: "bytes or str, or a list or array of them (type 'bytes'); numbers as raw bytes: array.tobytes()",
+    FLOAT: "a number, or a list or array of them (type 'float')",
+    INT: "an integer, or a list or array of them (type 'int')",
+}
+_INT_RANGE = "an integer from -2**63 to 2**63 - 1 (larger ones can be kept as bytes: array.tobytes())"
+_FLOAT_RANGE = "a number that fits float32 (doubles can be kept as bytes: array.tobytes())"
+_SHORT_NAMES = "'bytes' ('byte'), 'float' ('float32'), 'int' ('int64')"
+
+Values = list[bytes] | npt.NDArray[np.float32] | npt.NDArray[np.int64]
+
+
+def refuse(
+    error: type[Exception], key: object, got: str, expected: str, step: int | None = None, cause: Exception | None = None
+) -> NoReturn:
+    """Raise `error` in the one form of every message about a value."""
+    place = f"feature {ascii(key)}" + ("" if step is None else f", step {step}")
+    raise error(f"{place}: got {got}, expected {expected}") from cause
+
+
+def describe(value: object) -> str:
+    """A short, safe description of a value: numbers by value, everything else by type and size."""
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return str(value)
+    if isinstance(value, int):
+        # str() of a huge integer is refused by Python itself, and helps nobody.
+        return f"int {value}" if value.bit_length() <= 256 else f"an int of {value.bit_length()} bits"
+    if isinstance(value, (float, complex, np.number)):
+        return f"{type(value).__name__} {value}"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}, shape {value.shape}"
+    if isinstance(value, (str, bytes, bytearray, list, tuple, dict, set)):
+        return f"{type(value).__name__} of length {len(value)}"
+    return type(value).__name__
+
+
+def _at(got: str, position: int | None) -> str:
+    return got if position is None else f"{got} at position {position}"
+
+
+def check_key(key: object) -> bytes:
+    """The UTF-8 of a feature's name. `TypeError` for no str, `ValueError` for a lone surrogate."""
+    if not isinstance(key, str):
+        got = f"{describe(key)} as a feature's name" if not isinstance(key, int) else f"int {key} as a feature's name"
+        refuse(TypeError, key, got, "str")
+    try:
+        return key.encode()
+    except UnicodeEncodeError as error:
+        refuse(ValueError, key, "a name with a lone surrogate", "a name that UTF-8 can hold", cause=error)
+
+
+def split_spec(key: object, spec: object) -> tuple[Any, int]:
+    """`(value, typename)` to the value and its kind."""
+    expected = f"a pair (value, typename) with typename one of {_SHORT_NAMES}"
+    if not isinstance(spec, (tuple, list)) or len(spec) != 2:
+        refuse(TypeError, key, f"{describe(spec)} without a type name", expected)
+    value, name = spec
+    if not isinstance(name, str):
+        refuse(TypeError, key, f"{describe(name)} as the type name", expected)
+    kind = TYPE_NAMES.get(name.strip())
+    if kind is None:
+        refuse(ValueError, key, f"the type name {ascii(name[:40])}", f"one of {_SHORT_NAMES}")
+    return value, kind
+
+
+def check_datum(datum: object, what: str) -> Mapping[str, Any]:
+    """Refuse what is no mapping of features, with the expected form."""
+    if not isinstance(datum, Mapping):
+        raise TypeError(f"{what}: got {describe(datum)}, expected a dict {{name: (value, typename)}}")
+    return datum
+
+
+def to_values(key: str, value: Any, kind: int, step: int | None = None) -> Values:
+    """The values of one feature (or of one step) in C order.
+
+    Returns a list of `bytes`, or a fresh or borrowed contiguous 1-D array of float32 or int64, native byte order.
+    """
+    value = _as_array_or_self(key, value, step)
+    if isinstance(value, np.ndarray):
+        return _from_array(key, value, kind, step)
+    if _is_leaf(value) or not isinstance(value, Sequence):
+        return _pack(key, [_leaf(key, value, kind, None, step)], kind, step)
+    leaves: list[Any] = []
+    _flatten(key, value, kind, step, leaves, 0)
+    return _pack(key, leaves, kind, step)
+
+
+def to_steps(key: str, value: Any, kind: int) -> Sequence[Any]:
+    """The steps of a sequence feature; each is for `to_values`. The first axis of an array counts the steps."""
+    value = _as_array_or_self(key, value, None)
+    if isinstance(value, np.ndarray) and value.ndim:
+        _refuse_masked(key, value, None)
+        return list(value)
+    if isinstance(value, Sequence) and not _is_leaf(value):
+        return value
+    expected = f"a list of steps, each {_EXPECTED[kind]}"
+    refuse(TypeError, key, describe(value), expected)
+
+
+def _is_leaf(value: object) -> bool:
+    return isinstance(value, (str, bytes, bytearray, memoryview, int, float, np.generic)) or value is None
+
+
+def _as_array_or_self(key: object, value: Any, step: int | None) -> Any:
+    """Arrays of other libraries as NumPy arrays; anything else unchanged."""
+    kind = type(value)
+    if kind in (int, float, bytes, str, list, tuple) or isinstance(value, (np.ndarray, np.generic)):
+        return value
+    if isinstance(value, array.array):
+        return np.asarray(value)
+    if not hasattr(value, "__array__"):
+        return value
+    try:
+        # torch is never imported here: a tensor brings its own methods.
+        if hasattr(value, "detach") and hasattr(value, "device"):
+            return _tensor_to_array(value)
+        return np.asarray(value)
+    except Exception as error:
+        got = f"{kind.__module__.partition('.')[0]} {kind.__name__} that gives no array ({error})"
+        refuse(TypeError, key, got, "an array in CPU memory (a tensor elsewhere: tensor.cpu())", step, error)
+
+
+def _tensor_to_array(tensor: Any) -> npt.NDArray[Any]:
+    if tensor.device.type != "cpu":
+        raise TypeError(f"it is on device {tensor.device}")
+    tensor = tensor.detach()
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        tensor = tensor.float()  # NumPy has no bfloat16; float32 holds every bfloat16 and float16
+    result: npt.NDArray[Any] = tensor.resolve_neg().resolve_conj().numpy()
+    return result
+
+
+def _refuse_masked(key: object, values: npt.NDArray[Any], step: int | None) -> None:
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        refuse(ValueError, key, "an array with masked values", "values only: array.compressed() or array.filled(x)", step)
+
+
+def _from_array(key: object, values: npt.NDArray[Any], kind: int, step: int | None) -> Values:
+    _refuse_masked(key, values, step)
+    values = np.asarray(values)
+    if values.dtype.kind == "O":
+        leaves: list[Any] = []
+        # tolist() of an object array leaves its items as they are.
+        _flatten(key, values.tolist() if values.ndim else [values.item()], kind, step, leaves, 0)
+        return _pack(key, leaves, kind, step)
+    flat = values.reshape(-1)
+    if flat.size == 0:
+        return [] if kind == BYTES else np.empty(0, np.float32 if kind == FLOAT else np.int64)
+    if kind == BYTES:
+        if flat.dtype.kind not in "SUT":
+            refuse(TypeError, key, describe(values), _EXPECTED[kind], step)
+        return [_leaf(key, item, kind, i, step) for i, item in enumerate(flat.tolist())]
+    return int64_array(key, flat, step) if kind == INT else float32_array(key, flat, step)
+
+
+def int64_array(key: object, flat: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.int64]:
+    """A 1-D integer or bool array as contiguous int64, exact or an error with the value and its position."""
+    if flat.dtype.kind not in "iub":
+        refuse(TypeError, key, describe(flat), _EXPECTED[INT], step)
+    if flat.dtype.kind == "u" and flat.dtype.itemsize == 8 and flat.size and flat.max() > INT64_MAX:
+        place = int(np.argmax(flat > INT64_MAX))
+        refuse(ValueError, key, f"{describe(int(flat[place]))} at position {place}", _INT_RANGE, step)
+    return np.ascontiguousarray(flat, dtype=np.int64)
+
+
+def float32_array(key: object, flat: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.float32]:
+    """A 1-D numeric array as contiguous float32, rounded to nearest; a finite value that overflows is an error."""
+    if flat.dtype.kind == "V" and flat.dtype.name.startswith(("bfloat16", "float8")):
+        flat = flat.astype(np.float32)  # ml_dtypes, as JAX and TensorFlow give them
+    if flat.dtype.kind not in "fiub":
+        refuse(TypeError, key, describe(flat), _EXPECTED[FLOAT], step)
+    if flat.dtype.kind == "f" and flat.dtype.itemsize <= 4:
+        return np.ascontiguousarray(flat, dtype=np.float32)
+    if flat.dtype.kind != "f":
+        flat = flat.astype(np.float64)  # rounds as a Python int does on its way to a C float
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = np.ascontiguousarray(flat, dtype=np.float32)
+    overflowed = np.isinf(narrow) & np.isfinite(flat)
+    if overflowed.any():
+        place = int(np.argmax(overflowed))
+        refuse(ValueError, key, f"float {flat[place]} at position {place}", _FLOAT_RANGE, step)
+    return narrow
+
+
+def _flatten(
+    key: object, items: Sequence[Any], kind: int, step: int | None, leaves: list[Any], depth: int
+) -> tuple[int, ...]:
+    """Append the leaves of a nested list in C order; returns its shape, or refuses a ragged one."""
+    if depth >= _MAX_DEPTH:
+        refuse(ValueError, key, f"a list nested more than {_MAX_DEPTH} deep", "a list of rows", step)
+    shape: tuple[int, ...] | None = None
+    for item in items:
+        item = _as_array_or_self(key, item, step)
+        inner: tuple[int, ...] = ()
+        if isinstance(item, np.ndarray):
+            leaves.extend(_from_array(key, item, kind, step))
+            inner = item.shape
+        elif isinstance(item, Sequence) and not _is_leaf(item):
+            inner = _flatten(key, item, kind, step, leaves, depth + 1)
+        else:
+            leaves.append(_leaf(key, item, kind, len(leaves), step))
+        if shape is not None and inner != shape:
+            got = f"a ragged nested list (shape {inner} beside {shape})"
+            refuse(ValueError, key, got, "rows of one shape; rows of their own length are sequence features", step)
+        shape = inner
+    return (len(items), *(shape or ()))
+
+
+def _leaf(key: object, value: Any, kind: int, position: int | None, step: int | None) -> bytes | float | int:
+    """One value of the kind, or the error with its position."""
+    if kind == BYTES:
+        if isinstance(value, str):
+            try:
+                return str.encode(value)
+            except UnicodeEncodeError as error:
+                got = _at("str with a lone surrogate", position)
+                refuse(ValueError, key, got, "text that UTF-8 can hold", step, error)
+        if isinstance(value, (bytes, bytearray)):
+            return bytes(value)
+        if isinstance(value, memoryview):
+            return value.tobytes()
+    elif isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    elif kind == INT:
+        return _int_leaf(key, value, position, step)
+    elif not isinstance(value, np.generic) or isinstance(value, (np.integer, np.floating)):
+        return _float_leaf(key, value, position, step)
+    refuse(TypeError, key, _at(describe(value), position), _EXPECTED[kind], step)
+
+
+def _int_leaf(key: object, value: Any, position: int | None, step: int | None) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        refuse(TypeError, key, _at(describe(value), position), _EXPECTED[INT], step, error)
+    if not INT64_MIN <= number <= INT64_MAX:
+        refuse(ValueError, key, _at(describe(number), position), _INT_RANGE, step)
+    return number
+
+
+def _float_leaf(key: object, value: Any, position: int | None, step: int | None) -> float:
+    if isinstance(value, (str, bytes, bytearray, memoryview)):
+        refuse(TypeError, key, _at(describe(value), position), _EXPECTED[FLOAT], step)
+    try:
+        number = float(value)
+    except OverflowError as error:
+        refuse(ValueError, key, _at(describe(value), position), _FLOAT_RANGE, step, error)
+    except (TypeError, ValueError) as error:
+        refuse(TypeError, key, _at(describe(value), position), _EXPECTED[FLOAT], step, error)
+    # A Decimal or long double beyond float64 becomes inf on the way: it was none.
+    if math.isinf(number) and value != number:
+        refuse(ValueError, key, _at(describe(value), position), _FLOAT_RANGE, step)
+    return number
+
+
+def _pack(key: object, leaves: list[Any], kind: int, step: int | None) -> Values:
+    if kind == BYTES:
+        return leaves
+    if kind == INT:
+        return np.array(leaves, dtype=np.int64)
+    return float32_array(key, np.array(leaves, dtype=np.float64), step)
