@@ -1,0 +1,429 @@
+"""Messages to columns in plain Python: what runs where no compiler was, and the oracle of the kernel's tests.
+
+A walk over the wire bytes by the protobuf rules of `tf.train.Example`, slow and obvious, on `struct` and NumPy. The
+message library itself would not do: upb drops map entries with unknown fields and does not look at field number 0
+inside groups.
+
+`Decoder` has the contract of the compiled `_decode.Decoder` (see `_decode.pyi`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Decoder", "gather", "lengths_of", "record_kind", "walk_schema"]
+
+TRUNCATED, BAD_TAG, BAD_WIRE_TYPE, BAD_GROUP, TOO_DEEP = 1, 2, 3, 4, 5
+VARINT_TOO_LONG, LENGTH_TOO_LARGE, BAD_UTF8_KEY, BAD_PACKED_FLOATS = 6, 7, 8, 9
+KIND_MISMATCH, MISSING, WRONG_COUNT, KIND_CONFLICT = 20, 21, 22, 23
+UNKNOWN, BYTES, FLOAT, INT64 = 0, 1, 2, 3
+MAX_DEPTH = 100  # messages and groups together, as protobuf counts
+
+_DTYPES: dict[int, Any] = {FLOAT: np.dtype("<f4"), INT64: np.dtype(np.int64)}
+
+
+class WireError(Exception):
+    """A message breaks the rules; ``args[0]`` is the status."""
+
+
+class Mismatch(Exception):
+    """A feature is not what was asked for: status, key, two numbers that say more."""
+
+
+def _varint(data: bytes, at: int, end: int, most: int = 10) -> tuple[int, int]:
+    value = 0
+    for index in range(most):
+        if at >= end:
+            raise WireError(TRUNCATED)
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, at
+    raise WireError(VARINT_TOO_LONG)
+
+
+def _tag(data: bytes, at: int, end: int) -> tuple[int, int, int]:
+    try:
+        tag, at = _varint(data, at, end, 5)
+    except WireError as error:
+        raise WireError(BAD_TAG if error.args[0] == VARINT_TOO_LONG else error.args[0]) from None
+    if tag >= 2**32 or tag < 8:
+        raise WireError(BAD_TAG)
+    return tag >> 3, tag & 7, at
+
+
+def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
+    try:
+        length, at = _varint(data, at, end, 5)
+    except WireError as error:
+        raise WireError(LENGTH_TOO_LARGE if error.args[0] == VARINT_TOO_LONG else error.args[0]) from None
+    if length > 2**31 - 1:
+        raise WireError(LENGTH_TOO_LARGE)
+    if length > end - at:
+        raise WireError(TRUNCATED)
+    return length, at
+
+
+def _fields(data: bytes, at: int, end: int, depth: int) -> Iterator[tuple[int, int, int, int]]:
+    """Field number, wire type and extent of the content of every field in ``data[at:end]``, groups skipped over.
+
+    The caller sits `depth` messages deep."""
+    while at < end:
+        number, wire, at = _tag(data, at, end)
+        start = at
+        if wire == 0:
+            _, at = _varint(data, at, end)
+        elif wire == 1 or wire == 5:
+            at += 8 if wire == 1 else 4
+            if at > end:
+                raise WireError(TRUNCATED)
+        elif wire == 2:
+            length, start = _length(data, at, end)
+            at = start + length
+        elif wire == 3:
+            at = _skip_group(data, at, end, number, depth + 1)
+        elif wire == 4:
+            raise WireError(BAD_GROUP)
+        else:
+            raise WireError(BAD_WIRE_TYPE)
+        yield number, wire, start, at
+
+
+def _skip_group(data: bytes, at: int, end: int, number: int, depth: int) -> int:
+    opened = [number]
+    while opened:
+        if depth + len(opened) - 1 > MAX_DEPTH:
+            raise WireError(TOO_DEEP)
+        if at >= end:
+            raise WireError(BAD_GROUP)
+        number, wire, at = _tag(data, at, end)
+        if wire == 0:
+            _, at = _varint(data, at, end)
+        elif wire == 1 or wire == 5:
+            at += 8 if wire == 1 else 4
+            if at > end:
+                raise WireError(TRUNCATED)
+        elif wire == 2:
+            length, at = _length(data, at, end)
+            at += length
+        elif wire == 3:
+            opened.append(number)
+        elif wire == 4:
+            if opened.pop() != number:
+                raise WireError(BAD_GROUP)
+        else:
+            raise WireError(BAD_WIRE_TYPE)
+    return at
+
+
+def _values(data: bytes, kind: int, extents: Sequence[tuple[int, int]], depth: int) -> Any:
+    """The values of a list message that is the concatenation of `extents`."""
+    floats: list[bytes] = []
+    found: list[Any] = []
+    for first, last in extents:
+        for number, wire, start, end in _fields(data, first, last, depth):
+            if number != 1:
+                continue
+            if kind == BYTES and wire == 2:
+                found.append((start, end - start))
+            elif kind == FLOAT and wire == 5:
+                floats.append(data[start:end])
+            elif kind == FLOAT and wire == 2:
+                if (end - start) % 4:
+                    raise WireError(BAD_PACKED_FLOATS)
+                floats.append(data[start:end])
+            elif kind == INT64 and wire == 0:
+                found.append(_varint(data, start, end)[0] & (2**64 - 1))
+            elif kind == INT64 and wire == 2:
+                while start < end:
+                    value, start = _varint(data, start, end)
+                    found.append(value & (2**64 - 1))
+    if kind == BYTES:
+        return found
+    if kind == FLOAT:
+        return np.frombuffer(b"".join(floats), "<f4")
+    return np.array(found, np.uint64).view(np.int64)
+
+
+def _feature(data: bytes, extents: Sequence[tuple[int, int]], depth: int) -> tuple[int, Any]:
+    """Kind and values of a Feature that is the concatenation of `extents` (protobuf's merge)."""
+    kind = UNKNOWN
+    members: list[tuple[int, int]] = []
+    for first, last in extents:
+        for number, wire, start, end in _fields(data, first, last, depth):
+            if wire != 2 or number not in (BYTES, FLOAT, INT64):
+                continue
+            _values(data, number, [(start, end)], depth + 1)  # what a later member replaces must be valid too
+            if number != kind:
+                kind, members = number, []
+            members.append((start, end))
+    return kind, _values(data, kind, members, depth + 1) if kind else None
+
+
+def _steps(data: bytes, extents: Sequence[tuple[int, int]], depth: int) -> list[tuple[int, Any]]:
+    steps = []
+    for first, last in extents:
+        for number, wire, start, end in _fields(data, first, last, depth):
+            if number == 1 and wire == 2:
+                steps.append(_feature(data, [(start, end)], depth + 1))
+    return steps
+
+
+def _map(data: bytes, at: int, end: int, wanted: Any, found: dict[str, Any], value: Any) -> None:
+    """Read the map entries of ``data[at:end]`` into `found`; `value` reads the value of an entry."""
+    for number, wire, first, last in _fields(data, at, end, 1):
+        if number != 1 or wire != 2:
+            continue
+        keys = [b""]
+        extents = []
+        for field, kind, start, stop in _fields(data, first, last, 2):
+            if field == 1 and kind == 2:
+                keys.append(data[start:stop])
+            elif field == 2 and kind == 2:
+                extents.append((start, stop))
+        if wanted is not None and keys[-1] not in wanted:
+            continue
+        try:
+            key = [key.decode() for key in keys][-1]
+        except UnicodeDecodeError:
+            raise WireError(BAD_UTF8_KEY) from None
+        found[key] = value(data, extents, 3)
+
+
+def parse_message(
+    data: bytes, wanted: Any = None, wanted_lists: Any = False
+) -> tuple[dict[str, tuple[int, Any]], dict[str, list[tuple[int, Any]]]]:
+    """The features of an Example, or the context and the feature lists of a SequenceExample.
+
+    Args:
+        wanted: keys (bytes) to decode, None for all; others are passed over by their length.
+        wanted_lists: the same for feature lists, False where the message is an Example.
+
+    Raises:
+        WireError: the message breaks a rule.
+    """
+    context: dict[str, tuple[int, Any]] = {}
+    lists: dict[str, list[tuple[int, Any]]] = {}
+    for number, wire, start, end in _fields(data, 0, len(data), 0):
+        if number == 1 and wire == 2:
+            _map(data, start, end, wanted, context, _feature)
+        elif number == 2 and wire == 2 and wanted_lists is not False:
+            _map(data, start, end, wanted_lists, lists, _steps)
+    return context, lists
+
+
+def record_kind(payload: Any) -> int:
+    """0 other bytes, 1 an Example, 2 a SequenceExample (an empty payload is an Example)."""
+    data = bytes(payload)
+    try:
+        numbers = {number for number, wire, _, _ in _fields(data, 0, len(data), 0) if wire == 2}
+        if data and not numbers & {1, 2}:
+            return 0
+        parse_message(data, None, None)
+    except WireError:
+        return 0
+    return 2 if 2 in numbers else 1
+
+
+def walk_schema(payload: Any) -> tuple[int, dict[str, tuple[int, Any]], dict[str, list[tuple[int, Any]]]]:
+    """What `record_kind` says, and the features, for the schema collector."""
+    kind = record_kind(payload)
+    return (kind, *(parse_message(bytes(payload), None, None) if kind else ({}, {})))
+
+
+def lengths_of(buffers: tuple[Any, ...]) -> Any:
+    """Sizes in bytes (int64), or the place of the first that is no bytes-like."""
+    lengths = np.empty(len(buffers), np.int64)
+    for index, buffer in enumerate(buffers):
+        try:
+            with memoryview(buffer) as view:
+                if not view.c_contiguous:
+                    return index
+                lengths[index] = view.nbytes
+        except TypeError:
+            return index
+    return lengths
+
+
+def gather(buffers: tuple[Any, ...], offsets: Any, buffer_ids: Any, out: Any) -> None:
+    """Copy byte strings of one length into the rows of `out` (uint8, two dimensions)."""
+    for row, offset in enumerate(offsets.tolist()):
+        source = memoryview(buffers[0 if buffer_ids is None else int(buffer_ids[row])]).cast("B")
+        out[row] = np.frombuffer(source[offset : offset + out.shape[1]], np.uint8)
+
+
+class _Rows:
+    """Collects one column over records (or over steps)."""
+
+    def __init__(self, key: str, kind: int, count: int, default: Any, rows: int) -> None:
+        self.key, self.wanted, self.count, self.default = key, kind, count, default
+        self.kind = kind
+        self.present = [False] * rows
+        self.rows: list[Any] = [None] * rows
+        self.sources = [0] * rows
+
+    def add(self, row: int, kind: int, values: Any, source: int) -> None:
+        if kind == UNKNOWN:
+            return
+        if self.kind not in (UNKNOWN, kind):
+            raise Mismatch(KIND_MISMATCH if self.wanted else KIND_CONFLICT, self.key, self.kind, kind)
+        self.kind = kind
+        self.present[row] = True
+        self.rows[row] = values
+        self.sources[row] = source
+
+    def check(self, row: int) -> None:
+        """Whether a dense row has what it needs."""
+        length = 0 if self.rows[row] is None else len(self.rows[row])
+        if self.count < 0 or length == self.count and (length or self.default is None) and self.present[row]:
+            return
+        if length:
+            raise Mismatch(WRONG_COUNT, self.key, self.count, length)
+        if self.default is None:
+            raise Mismatch(MISSING, self.key, int(self.present[row]), 0)
+
+    def finish(self) -> tuple[str, int, Any, Any, Any]:
+        present = np.array(self.present, bool)
+        dtype = _DTYPES.get(self.kind)
+        dense = self.count >= 0
+        lengths = [0 if row is None else len(row) for row in self.rows]
+        splits = None if dense else np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        if self.kind == UNKNOWN:
+            return self.key, UNKNOWN, present, splits, None
+        if self.kind == BYTES:
+            places = [
+                (*item, source) for row, source in zip(self.rows, self.sources, strict=True) for item in row or ()
+            ]
+            table = np.array(places, np.int64).reshape(-1, 3)
+            return self.key, BYTES, present, splits, (table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int32))
+        if dense:
+            default = np.frombuffer(self.default, dtype) if self.default is not None else None
+            rows = [row if row is not None and len(row) else default for row in self.rows]
+            values = np.empty((len(rows), self.count), dtype)
+            for index, row in enumerate(rows):
+                if row is not None:
+                    values[index] = row
+            return self.key, self.kind, present, None, values.reshape(-1)
+        full = [row for row in self.rows if row is not None and len(row)]
+        return self.key, self.kind, present, splits, np.concatenate(full) if full else np.empty(0, dtype)
+
+
+Request = tuple[str, int, int, Any]
+
+
+class Decoder:
+    """See `_decode.pyi`."""
+
+    def __init__(self, columns: tuple[Request, ...] | None, lists: Any = False, simd: int = -1) -> None:
+        self._columns = columns
+        self._lists = lists
+        self._wanted = None if columns is None else {column[0].encode() for column in columns}
+        self._wanted_lists: Any = lists if lists is None or lists is False else {column[0].encode() for column in lists}
+
+    def decode(
+        self, buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any, num_threads: int = 1
+    ) -> tuple[Any, list[Any], list[Any]]:
+        count = len(offsets)
+        columns = {c[0]: _Rows(*c, count) for c in self._columns or ()}
+        lists: dict[str, tuple[Request, list[Any]]] = {c[0]: (c, [None] * count) for c in self._lists or ()}
+        list_kinds: dict[str, int] = {c[0]: c[1] for c in self._lists or ()}
+        bases = []
+        for row in range(count):
+            source = 0 if buffer_ids is None else int(buffer_ids[row])
+            base = int(offsets[row])
+            bases.append(base)
+            data = bytes(memoryview(buffers[source]).cast("B")[base : base + int(lengths[row])])
+            try:
+                context, found_lists = parse_message(data, self._wanted, self._wanted_lists)
+                for key, (kind, values) in context.items():
+                    if key not in columns:
+                        columns[key] = _Rows(key, UNKNOWN, -1, None, count)
+                    columns[key].add(row, kind, _based(kind, values, base), source)
+                for column in columns.values():
+                    column.check(row)
+                for key, steps in found_lists.items():
+                    request, rows = lists.setdefault(key, ((key, UNKNOWN, -1, None), [None] * count))
+                    rows[row] = (source, [(kind, _based(kind, values, base)) for kind, values in steps])
+                    _check_steps(request, steps, list_kinds)
+            except WireError as error:
+                return (error.args[0], row, None, 0, 0), [], []
+            except Mismatch as error:
+                return (error.args[0], row, *error.args[1:]), [], []
+        return (
+            None,
+            [column.finish() for column in columns.values()],
+            [_finish_list(request, rows, list_kinds) for request, rows in lists.values()],
+        )
+
+    def record(self, payload: Any, missing_is_error: bool = False) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        data = bytes(payload)
+        try:
+            context, lists = parse_message(data, self._wanted, self._wanted_lists)
+            result = {}
+            for key, wanted, _, _ in self._columns or [(key, UNKNOWN, -1, None) for key in context]:
+                kind, values = context.get(key, (UNKNOWN, None))
+                if key not in context and missing_is_error:
+                    raise Mismatch(MISSING, key, 0, 0)
+                result[key] = _single(data, key, wanted, kind, values)
+            result_lists: dict[str, Any] = {}
+            for key, wanted, _, _ in self._lists or ([] if self._lists is False else [(k, UNKNOWN, -1, None) for k in lists]):
+                if key not in lists and missing_is_error:
+                    raise Mismatch(MISSING, key, 0, 0)
+                steps = lists.get(key, [])
+                kinds = {key: wanted}
+                _check_steps((key, wanted, -1, None), steps, kinds)
+                result_lists[key] = [_single(data, key, kinds[key], kind, values) for kind, values in steps]
+        except WireError as error:
+            return (error.args[0], 0, None, 0, 0), {}, {}
+        except Mismatch as error:
+            return (error.args[0], 0, *error.args[1:]), {}, {}
+        return None, result, result_lists
+
+
+def _based(kind: int, values: Any, base: int) -> Any:
+    return [(start + base, length) for start, length in values] if kind == BYTES else values
+
+
+def _check_steps(request: Request, steps: Sequence[tuple[int, Any]], kinds: dict[str, int]) -> None:
+    key, wanted, count, default = request
+    for kind, values in steps:
+        known = kinds.get(key, UNKNOWN)
+        if kind != UNKNOWN:
+            if known not in (UNKNOWN, kind):
+                raise Mismatch(KIND_MISMATCH if wanted else KIND_CONFLICT, key, known, kind)
+            kinds[key] = kind
+        probe = _Rows(key, wanted, count, default, 1)
+        probe.add(0, kind, values, 0)
+        probe.check(0)
+
+
+def _finish_list(request: Request, rows: list[Any], kinds: dict[str, int]) -> tuple[Any, ...]:
+    key = request[0]
+    steps = [(source, *step) for row in rows if row is not None for source in [row[0]] for step in row[1]]
+    column = _Rows(key, kinds.get(key, UNKNOWN), request[2], request[3], len(steps))
+    for index, (source, kind, values) in enumerate(steps):
+        column.add(index, kind, values, source)
+    _, kind, present, splits, values = column.finish()
+    counts = [0 if row is None else len(row[1]) for row in rows]
+    outer = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+    return key, kind, np.array([row is not None for row in rows], bool), outer, present, splits, values
+
+
+def _single(data: bytes, key: str, wanted: int, kind: int, values: Any) -> Any:
+    if kind and wanted not in (UNKNOWN, kind):
+        raise Mismatch(KIND_MISMATCH, key, wanted, kind)
+    kind = kind or wanted
+    if kind == UNKNOWN:
+        return None
+    if kind == BYTES:
+        items = [data[start : start + length] for start, length in values or ()]
+        if len(items) == 1:
+            return items[0]
+        array = np.empty(len(items), object)
+        array[:] = items
+        return array
+    return np.empty(0, _DTYPES[kind]) if values is None else values.copy()

@@ -1,0 +1,358 @@
+"""What to extract: the specs of features, their short names, and the plan made of them.
+
+A spec alone decides the type of its column. `FixedLenFeature` is a dense array; `VarLenFeature`, `RaggedFeature`
+and the short names (``"byte"``/``"bytes"``, ``"int"``/``"int64"``, ``"float"``/``"float32"``) are ragged.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "DTYPES",
+    "Column",
+    "FeaturePlan",
+    "FixedLenFeature",
+    "RaggedFeature",
+    "VarLenFeature",
+    "check_cast",
+    "compile_features",
+    "resolve_dtype",
+]
+
+# The stored kind of each name, and the dtype of the result. Bytes have no dtype.
+DTYPES: dict[str, tuple[str, str | None]] = {
+    "byte": ("bytes", None),
+    "bytes": ("bytes", None),
+    "int": ("int64", "int64"),
+    "float": ("float", "float32"),
+    **{name: ("float", name) for name in ("float16", "float32", "float64")},
+    **{name: ("int64", name) for name in ("int8", "int16", "int32", "int64")},
+    **{name: ("int64", name) for name in ("uint8", "uint16", "uint32", "uint64", "bool")},
+}
+_RAW = tuple(name for name, (_, dtype) in DTYPES.items() if dtype == name)
+_PYTHON_TYPES: dict[Any, str] = {bytes: "bytes", int: "int64", float: "float32", bool: "bool"}
+
+
+def resolve_dtype(dtype: Any) -> tuple[str, str | None]:
+    """The stored kind and the result's dtype that a name (blanks around it ignored), a NumPy dtype or scalar
+    class, or one of the classes `bytes`, `int`, `float`, `bool` stands for.
+
+    Raises:
+        ValueError: it stands for none; the message lists the valid names.
+    """
+    name = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
+    if name is None and isinstance(dtype, str):
+        name = dtype.strip()
+    elif name is None and isinstance(dtype, np.dtype | type) and (isinstance(dtype, np.dtype) or issubclass(dtype, np.generic)):
+        described = np.dtype(dtype)
+        name = "bytes" if described.kind == "S" else described.name
+    if name is None or name not in DTYPES:
+        raise ValueError(f"unknown type {dtype!r}; valid are {', '.join(map(repr, DTYPES))}")
+    return DTYPES[name]
+
+
+def check_cast(values: np.ndarray[Any, Any], dtype: str) -> tuple[np.ndarray[Any, Any], int]:
+    """Stored numbers (int64 or float32) in another dtype, and the index of the first that does not fit (-1: all do).
+
+    Integers and bool must keep their value; float64 always does; float16 rounds to nearest, and only a finite value
+    that would become infinite does not fit.
+    """
+    target = np.dtype(dtype)
+    if values.dtype == target:
+        return values, -1
+    if target.kind == "f":
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            cast = values.astype(target)
+        bad = np.isinf(cast) & ~np.isinf(values) if target.itemsize < values.dtype.itemsize else None
+    else:
+        cast = values.astype(target)
+        bad = cast.astype(np.int64) != values
+        if target.kind == "u" and target.itemsize == 8:
+            bad = values < 0
+    if bad is None or not bad.any():
+        return cast, -1
+    return cast, int(bad.argmax())
+
+
+def _normal_shape(shape: Any, *, raw: bool) -> tuple[int, ...]:
+    if isinstance(shape, Iterable) and not isinstance(shape, str | bytes):
+        sizes = list(shape)
+    else:
+        sizes = [shape]
+    try:
+        result = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise ValueError(f"a shape is integers, not {shape!r}") from None
+    open_sizes = sum(size == -1 for size in result)
+    if any(size < -1 for size in result) or open_sizes > (1 if raw else 0):
+        allowed = "sizes of at least 0 and at most one -1" if raw else "sizes of at least 0 (-1 is for raw bytes only)"
+        raise ValueError(f"the shape {result} is not valid: {allowed}")
+    if -1 in result and 0 in result:
+        raise ValueError(f"the shape {result} is not valid: -1 cannot be worked out beside a 0")
+    if math.prod(abs(size) for size in result) >= 2**31:
+        raise ValueError(f"the shape {result} has more than 2**31 - 1 elements")
+    return result
+
+
+def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, ...], raw: bool) -> Any:
+    """A default as something hashable: little-endian bytes of a whole row, or a tuple of bytes."""
+    if kind == "bytes" and not raw:
+        values = [value] if isinstance(value, str | bytes | bytearray | memoryview) else list(np.ravel(np.array(value, object)))
+        try:
+            row = [item.encode() if isinstance(item, str) else bytes(memoryview(item)) for item in values]
+        except TypeError:
+            raise ValueError(f"default_value of a bytes feature is bytes, not {value!r}") from None
+        count = math.prod(shape)
+        if len(row) == 1:
+            row *= count
+        if len(row) != count:
+            raise ValueError(f"default_value has {len(row)} values; the shape {shape} has {count}")
+        return tuple(row)
+    assert dtype is not None
+    target = np.dtype(dtype)
+    if raw and isinstance(value, bytes | bytearray | memoryview):
+        array = np.frombuffer(value, target.newbyteorder("<"))
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"default_value {value!r} is no {dtype}")
+        with np.errstate(all="ignore"):
+            cast = array.astype(target)
+        exact = target.kind == "f" or (array.dtype.kind != "f" or np.isfinite(array).all())
+        if not exact or (target.kind != "f" and not np.array_equal(cast.astype(object), array.astype(object))):
+            raise ValueError(f"default_value {value!r} does not fit {dtype}")
+        if target.kind == "f" and (np.isinf(cast) & ~np.isinf(array)).any():
+            raise ValueError(f"default_value {value!r} overflows {dtype}")
+        array = cast
+    if -1 in shape:
+        if array.size % -math.prod(shape):
+            raise ValueError(f"default_value has {array.size} values, which do not fill the shape {shape}")
+    elif array.ndim == 0 or array.size == 1:
+        array = np.broadcast_to(array.reshape(()), shape)
+    elif array.size != math.prod(shape):
+        raise ValueError(f"default_value has {array.size} values; the shape {shape} has {math.prod(shape)}")
+    return np.ascontiguousarray(array).astype(target.newbyteorder("<")).tobytes()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One requested feature, ready for the kernels.
+
+    ``kind`` is None where any kind will do. ``shape`` is None for a ragged column. ``dtype`` is None for bytes.
+    ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes.
+    """
+
+    key: str
+    kind: str | None
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+    default: Any = None
+    raw: bool = False
+
+
+class _Spec:
+    """What the three specs share: they are values, compared and hashed by what they say."""
+
+    __slots__ = ("_column", "_hash", "dtype")
+    _column: Column
+
+    def _settle(self, column: Column) -> None:
+        object.__setattr__(self, "_column", column)
+        object.__setattr__(self, "_hash", hash((type(self).__name__, column)))
+
+    def column(self, key: str) -> Column:
+        column = self._column
+        return Column(key, column.kind, column.dtype, column.shape, column.default, column.raw)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a {type(self).__name__} cannot be changed")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._column == other._column  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+
+class FixedLenFeature(_Spec):
+    """The same number of values in every record: a dense column of shape ``(n, *shape)``.
+
+    Args:
+        shape: sizes of one record's values; ``()`` or ``[]`` for a scalar, an int for a vector.
+        dtype: ``"float32"``, ``"int64"``, ``"bytes"``, a short name, or a target dtype (``"int32"``, ``"uint8"``,
+            ``"bool"``, ``"float64"``, ``"float16"``, ...; NumPy dtypes and scalar classes too). Integers and bool
+            must be exact, float16 rounds.
+        default_value: what a record gets where the feature is missing, has no kind, or is empty: one value for all
+            places, or a whole row. None: such a record is an error.
+        raw: the feature is one byte string, the little-endian buffer of an array of `dtype` and `shape`; one size
+            may be -1 and is worked out from the length.
+
+    Raises:
+        ValueError: unknown dtype (the message lists the valid ones), bad shape, or a default that does not fit.
+    """
+
+    __slots__ = ("default_value", "raw", "shape")
+    shape: tuple[int, ...]
+    dtype: Any
+    default_value: Any
+    raw: bool
+
+    def __init__(self, shape: Any, dtype: Any, default_value: Any = None, *, raw: bool = False) -> None:
+        kind, target = resolve_dtype(dtype)
+        if raw and target is None:
+            raise ValueError(f"raw=True needs the dtype of the array in the bytes, one of {', '.join(_RAW)}")
+        if raw and isinstance(dtype, np.dtype) and dtype.byteorder == ">":
+            raise ValueError(f"raw buffers are little-endian; {dtype!r} is not")
+        sizes = _normal_shape(shape, raw=bool(raw))
+        if raw:
+            kind = "bytes"
+        default = None
+        if default_value is not None:
+            default = _normal_default(default_value, kind, target, sizes, bool(raw))
+        for name, value in (("shape", sizes), ("dtype", dtype), ("default_value", default_value), ("raw", bool(raw))):
+            object.__setattr__(self, name, value)
+        self._settle(Column("", kind, target, sizes, default, bool(raw)))
+
+    def __repr__(self) -> str:
+        default = "" if self.default_value is None else f", default_value={self.default_value!r}"
+        return f"FixedLenFeature({self.shape!r}, {self.dtype!r}{default}{', raw=True' if self.raw else ''})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), (self.shape, self.dtype, self.default_value), {"raw": self.raw})
+
+
+class VarLenFeature(_Spec):
+    """Any number of values a record: a `Ragged` column.
+
+    Args:
+        dtype: as that of `FixedLenFeature`.
+    """
+
+    __slots__ = ()
+    dtype: Any
+
+    def __init__(self, dtype: Any) -> None:
+        kind, target = resolve_dtype(dtype)
+        object.__setattr__(self, "dtype", dtype)
+        self._settle(Column("", kind, target))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dtype!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), (self.dtype,), {})
+
+
+class RaggedFeature(VarLenFeature):
+    """The same as `VarLenFeature`, under TensorFlow's other name."""
+
+    __slots__ = ()
+
+
+def _remake(cls: type, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    return cls(*args, **options)
+
+
+@dataclass(frozen=True)
+class FeaturePlan:
+    """Compiled features: hashable and picklable. ``columns`` is None where every feature found is wanted."""
+
+    columns: tuple[Column, ...] | None
+    #: Columns whose single values are more than what is stored: dense, raw, or of another dtype.
+    special: tuple[Column, ...] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        special = (c for c in self.columns or () if c.shape is not None or c.dtype not in (None, "int64", "float32"))
+        object.__setattr__(self, "special", tuple(special))
+        object.__setattr__(self, "_hash", hash(self.columns))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FeaturePlan, (self.columns,)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return None if self.columns is None else tuple(column.key for column in self.columns)
+
+    def select(self, names: Iterable[str]) -> FeaturePlan:
+        """The plan of some of the columns, in the order asked.
+
+        Raises:
+            KeyError: a name that the plan does not have.
+        """
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        if self.columns is None:
+            return compile_features(wanted) if wanted else FeaturePlan(())
+        known = {column.key: column for column in self.columns}
+        for name in wanted:
+            if name not in known:
+                raise KeyError(f"no feature {name!r}; there are {', '.join(map(repr, known)) or 'none'}")
+        return FeaturePlan(tuple(known[name] for name in dict.fromkeys(wanted)))
+
+
+_ALL = FeaturePlan(None)
+
+
+def compile_features(features: Any) -> FeaturePlan:
+    """Make a plan of what a user asked for.
+
+    Args:
+        features: None, ``[]`` or ``{}``: every feature. A list or tuple of names: these, of whatever kind. A mapping
+            of names to a spec, a short name, or None (any kind). A plan is given back as it is.
+
+    Raises:
+        TypeError: a name that is not a string, or features that are none of these.
+        ValueError: a name twice, an unknown type (the message lists the valid ones).
+    """
+    if features is None:
+        return _ALL
+    if isinstance(features, FeaturePlan):
+        return features
+    if isinstance(features, Mapping):
+        items = tuple(features.items())
+        try:
+            return _compile(items)
+        except TypeError:  # something unhashable among them: compiled anew, for the clear message
+            return _compile.__wrapped__(items)
+    if isinstance(features, list | tuple):
+        return _compile.__wrapped__(tuple((name, None) for name in features))
+    raise TypeError(f"features are None, a list of names or a dict of name to type, not {type(features).__name__}")
+
+
+@lru_cache(maxsize=256)
+def _compile(items: tuple[tuple[Any, Any], ...]) -> FeaturePlan:
+    if not items:
+        return _ALL
+    columns: dict[str, Column] = {}
+    for name, spec in items:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a feature is a str, not {name!r}")
+        key = str(name)
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the name {key!r} is not valid Unicode, so no record can hold it") from None
+        if key in columns:
+            raise ValueError(f"the feature {key!r} is named twice")
+        if spec is None:
+            columns[key] = Column(key, None)
+        elif isinstance(spec, _Spec):
+            columns[key] = spec.column(key)
+        else:
+            try:
+                kind, dtype = resolve_dtype(spec)
+            except ValueError as error:
+                raise ValueError(f"feature {key!r}: {error}, a FixedLenFeature, VarLenFeature or RaggedFeature") from None
+            columns[key] = Column(key, kind, dtype)
+    return FeaturePlan(tuple(columns.values()))
