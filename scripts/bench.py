@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Measure this library beside every TFRecord reader that is installed, in one interleaved run.
+
+    python scripts/bench.py index|decode|read|random|write|torch|all [--quick] [--shapes tab,img] [--rounds 7]
+        [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
+
+Every library works in a process of its own, on the same files, in turns: round by round each does the whole
+work once, the order turning, after one pass of warming up that is not counted. Shown are medians; a ratio is the
+median of the ratios of each round. A target that is not met is shown as such; the exit code is 0 either way.
+Libraries are looked for in this interpreter; NAME=PATH names that of another environment for one of
+tensorflow, tfx_bsl, dali, array_record, lineage (tfrecord 1.14.6, which shares this library's import name).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchlib import report
+from benchlib.harness import PEERS, Libraries, judge, run_case
+from benchlib.suites import SUITES, Plan, sweeps
+from make_corpus import MAIN_SHAPES
+
+
+def _pythons(parser: argparse.ArgumentParser, values: Sequence[str]) -> dict[str, str]:
+    pythons = {}
+    for value in values:
+        name, equals, path = value.partition("=")
+        name = name.replace("-", "_")
+        if not equals or name not in PEERS:
+            parser.error(f"--peer-python takes NAME=PATH with a name of {', '.join(PEERS)}, not {value!r}")
+        pythons[name] = path
+    return pythons
+
+
+def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str, str], tuple[str, ...]]:
+    summary, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("suite", choices=[*SUITES, "all"])
+    parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s")
+    parser.add_argument("--rounds", type=int, help="rounds that count (default 7; 3 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records, 3 rounds")
+    parser.add_argument("--scale", type=float, help="share of the records (default 1; 0.1 with --quick)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the data and the positions")
+    parser.add_argument("--peers", help=f"only these of {','.join(PEERS)} (an empty value: none)")
+    parser.add_argument("--peer-python", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "tfrecord-bench",
+        help="folder in which the files are kept between runs (default %(default)s; remove it at will)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every round and every ratio")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="also sweep the parsers and draw it (needs matplotlib)"
+    )
+    parser.add_argument("--plain", action="store_true", help="plain tables even where rich is installed")
+    args = parser.parse_args(argv)
+    shapes = tuple(name for name in args.shapes.split(",") if name)
+    if not shapes or set(shapes) - set(MAIN_SHAPES):
+        parser.error(f"--shapes takes names of {', '.join(MAIN_SHAPES)}, not {args.shapes!r}")
+    pythons = _pythons(parser, args.peer_python)
+    wanted = PEERS if args.peers is None else tuple(name for name in args.peers.split(",") if name)
+    if set(wanted) - set(PEERS):
+        parser.error(f"--peers takes names of {', '.join(PEERS)}, not {args.peers!r}")
+    args.wanted = wanted
+    args.scale = args.scale or (0.1 if args.quick else 1.0)
+    args.rounds = args.rounds or (3 if args.quick else 7)
+    return args, pythons, shapes
+
+
+def _tell(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _swept(plan: Plan, libraries: Libraries, rounds: int) -> list[dict[str, Any]]:
+    points = []
+    for panel, x, case in sweeps(plan):
+        outcomes = run_case(case, libraries, rounds, _tell)
+        points.append({"panel": panel, "x": x, "case": report.case_record(case, outcomes, [])})
+    return points
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the suites asked for; 0 whatever the ratios are."""
+    args, pythons, shapes = _arguments(argv)
+    libraries = Libraries(pythons)
+    result: dict[str, Any] = {"machine": report.machine(), "date": time.strftime("%Y-%m-%d"), "cases": []}
+    result["options"] = {"suite": args.suite, "rounds": args.rounds, "scale": args.scale, "seed": args.seed}
+    plan = Plan(args.data, shapes, args.scale, args.seed)
+    try:
+        libraries.probe(["tfrecord", "numpy", *args.wanted])
+        _tell("")
+        result["versions"], result["missing"] = libraries.versions, libraries.missing
+        found = [f"{report.NAMES[name]} {version}" for name, version in libraries.versions.items()]
+        print(f"{result['machine']['cpu']}, {result['machine']['cpus']} CPUs; " + ", ".join(found))
+        for name, reason in libraries.missing.items():
+            print(f"left out: {report.NAMES[name]}: {reason}")
+        print()
+        for suite in SUITES if args.suite == "all" else [args.suite]:
+            for case in SUITES[suite](plan):
+                outcomes = run_case(case, libraries, args.rounds, _tell)
+                record = report.case_record(case, outcomes, judge(case, outcomes))
+                result["cases"].append(record)
+                _tell("")
+                report.print_table(report.case_table(record), plain=args.plain)
+        report.print_table(report.target_table(result["cases"]), plain=args.plain)
+        if args.plot:
+            result["sweeps"] = _swept(plan, libraries, args.rounds)
+            _tell("")
+            report.plot(result["sweeps"], args.plot)
+    finally:
+        libraries.close()
+        if args.json:
+            args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

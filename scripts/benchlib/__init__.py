@@ -1,0 +1,1 @@
+"""The parts of ``scripts/bench.py``: suites of cases, one worker process per library, rounds, tables."""

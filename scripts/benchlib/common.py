@@ -1,0 +1,63 @@
+"""What the workers of every library share: the request's fields, the records of a file, positions."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Callable
+from typing import Any
+
+Spec = dict[str, Any]
+# One pass over the work: how many records it handled, or a dict of "records" and what it measured itself
+# ("seconds", "rss").
+Run = Callable[[], "int | dict[str, Any]"]
+Task = Callable[[Spec], Run]
+
+
+def read_payloads(path: str, limit: int | None = None) -> list[bytes]:
+    """The first ``limit`` payloads of a good file, as the input in memory of the parsers (never measured)."""
+    out: list[bytes] = []
+    with open(path, "rb") as file:
+        while limit is None or len(out) < limit:
+            head = file.read(12)
+            if len(head) < 12:
+                break
+            (length,) = struct.unpack("<Q", head[:8])
+            out.append(file.read(length))
+            file.seek(4, os.SEEK_CUR)
+    return out
+
+
+def batches_of(spec: Spec) -> list[list[bytes]]:
+    """The request's payloads in batches; a short last batch is left out."""
+    records = read_payloads(spec["path"], spec.get("limit"))
+    size = min(spec["batch"], len(records))
+    return [records[i : i + size] for i in range(0, len(records) - size + 1, size)]
+
+
+def draws(spec: Spec) -> list[list[int]]:
+    """``spec["draws"]`` lists of ``spec["take"]`` random positions, the same for everyone."""
+    rng = random.Random(spec.get("seed", 0))
+    return [[rng.randrange(spec["records"]) for _ in range(spec["take"])] for _ in range(spec["draws"])]
+
+
+def drop_pages(path: str) -> None:
+    """Ask the kernel to forget a file's cached pages."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def memory() -> tuple[int, int]:
+    """Resident bytes of this process now and at most so far."""
+    values = {}
+    with open("/proc/self/status") as file:
+        for line in file:
+            key, _, value = line.partition(":")
+            if key in ("VmRSS", "VmHWM"):
+                values[key] = int(value.split()[0]) * 1024
+    return values["VmRSS"], values["VmHWM"]

@@ -1,0 +1,275 @@
+"""This library's side of every case."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+import indexer
+import tfrecord
+from benchlib.common import Run, Spec, Task, batches_of, draws, drop_pages, memory, read_payloads
+
+_DTYPE = {"bytes": "bytes", "float": "float32", "int": "int64"}
+
+
+def version() -> str:
+    """The engine, and the version where it is installed."""
+    return f"{getattr(tfrecord, '__version__', 'checkout')} ({tfrecord.engine})"
+
+
+def _features(spec: Spec) -> dict[str, Any]:
+    wanted = spec.get("columns")
+    out: dict[str, Any] = {}
+    for name, kind, length in spec["features"]:
+        if wanted is not None and name not in wanted:
+            continue
+        if spec.get("form", "fixed") == "fixed":
+            out[name] = tfrecord.FixedLenFeature(() if length == 1 else (length,), _DTYPE[kind])
+        else:
+            out[name] = tfrecord.RaggedFeature(_DTYPE[kind])
+    return out
+
+
+def _own_index(path: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
+    folder = tempfile.TemporaryDirectory()
+    index_path = os.path.join(folder.name, "data.tfindex")
+    tfrecord.build_index(path, index_path)
+    return folder, index_path
+
+
+def _reader(spec: Spec, **options: Any) -> tuple[Any, Any]:
+    """A reader as the request describes it, and what has to live as long."""
+    keep: Any = None
+    index: Any = False
+    if spec.get("index"):
+        keep, index = _own_index(spec["path"])
+    return tfrecord.TFRecordReader(spec["path"], index=index, **options), keep
+
+
+def _holding(keep: Any, run: Run) -> Run:
+    """``run``, which keeps a temporary folder alive as long as it lives itself."""
+
+    def held() -> int | dict[str, Any]:
+        return run() if keep is None or keep.name else 0
+
+    return held
+
+
+def _rows(batches: Iterable[Any]) -> int:
+    return sum(len(batch) if hasattr(batch, "buffers") else batch.num_rows for batch in batches)
+
+
+def index(spec: Spec) -> Run:
+    """A validated build of the extended or text index; with ``schema`` also the features' schema."""
+    build: Callable[..., Any] = tfrecord.build_index if spec.get("schema") else indexer.build_index
+    options = {} if spec.get("schema") else {"format": spec.get("format", "extended")}
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            return len(build(spec["path"], os.path.join(folder, "out.tfindex"), **options))
+
+    return run
+
+
+def raw(spec: Spec) -> Run:
+    """Payloads in stored order, verified, in batches."""
+    reader, keep = _reader(spec, record_type="bytes")
+    return _holding(keep, lambda: _rows(reader.batches(spec["batch"])))
+
+
+def raw_one(spec: Spec) -> Run:
+    """Payloads in stored order, verified, one Python object each."""
+
+    def run() -> int:
+        records = tfrecord.tfrecord_iterator(spec["path"])
+        return sum(1 for _ in islice(records, spec.get("limit")))
+
+    return run
+
+
+def iterate(spec: Spec) -> Run:
+    """``for record in reader`` over byte records, verified."""
+    reader, keep = _reader(spec, record_type="bytes")
+    return _holding(keep, lambda: sum(1 for _ in islice(reader, spec.get("limit"))))
+
+
+def open_one(spec: Spec) -> Run:
+    """Open an index and read one record: the peak of a fresh process, then the median time of 20 more."""
+    index_path = spec["path"] + ".tfindex"
+    if not os.path.exists(index_path):
+        indexer.build_index(spec["path"], index_path)
+        gc.collect()
+
+    def once() -> float:
+        start = time.perf_counter()
+        reader = tfrecord.TFRecordReader(spec["path"], index=index_path, record_type="bytes")
+        reader.raw(spec["position"])
+        return time.perf_counter() - start
+
+    def run() -> dict[str, Any]:
+        once()
+        peak = memory()[1]
+        return {"records": 1, "seconds": statistics.median(once() for _ in range(20)), "rss": peak}
+
+    return run
+
+
+def many(spec: Spec) -> Run:
+    """One-record files in random order under a small limit of open files; every value is looked at."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spec["open_files"], hard))
+    order = list(range(spec["files"]))
+    random.Random(spec.get("seed", 0)).shuffle(order)
+
+    def run() -> int:
+        reader = tfrecord.TFRecordReader(spec["path"])
+        return sum(int(reader[i]["number"][0]) == i for i in order)
+
+    return run
+
+
+def decode(spec: Spec) -> Run:
+    """``parse_example`` over batches in memory."""
+    features = _features(spec)
+    batches = batches_of(spec)
+
+    def run() -> int:
+        return _rows(tfrecord.parse_example(batch, features) for batch in batches)
+
+    return run
+
+
+def decode_one(spec: Spec) -> Run:
+    """``parse_single_example``: one dict a record; with ``described`` False whatever the record has."""
+    short = {name: kind for name, kind, _ in spec["features"]} if spec.get("described", True) else None
+    records = read_payloads(spec["path"], spec["limit"])
+
+    def run() -> int:
+        for record in records:
+            tfrecord.parse_single_example(record, short)
+        return len(records)
+
+    return run
+
+
+def read(spec: Spec) -> Run:
+    """File to columns, verified."""
+    reader, keep = _reader(spec, features=_features(spec), record_type="example")
+    return _holding(keep, lambda: _rows(reader.batches(spec["batch"])))
+
+
+def load(spec: Spec) -> Run:
+    """``tfrecord_loader``: the file record by record to dicts, verified."""
+    short = {name: kind for name, kind, _ in spec["features"]}
+
+    def run() -> int:
+        loader = tfrecord.tfrecord_loader(spec["path"], None, short)
+        return sum(1 for _ in islice(loader, spec.get("limit")))
+
+    return run
+
+
+def random_read(spec: Spec) -> Run:
+    """``read_raw`` (payloads) or ``read`` (columns) of random positions, verified."""
+    reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example")
+    positions = draws(spec)
+    take = reader.read_raw if spec["raw"] else reader.read
+    return _holding(keep, lambda: _rows(take(some) for some in positions))
+
+
+def cold(spec: Spec) -> Run:
+    """Shuffled batches of a file whose pages were just dropped, with the kernel told ahead or not."""
+    options = {} if spec["readahead"] else {"readahead": False}
+    reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example", **options)
+
+    def run() -> dict[str, Any]:
+        drop_pages(spec["path"])
+        start = time.perf_counter()
+        rows = _rows(reader.batches(spec["batch"], shuffle=True, seed=1))
+        return {"records": rows, "seconds": time.perf_counter() - start}
+
+    return _holding(keep, run)
+
+
+def _columns(spec: Spec) -> dict[str, Any]:
+    records = read_payloads(spec["path"], spec.get("limit"))
+    batch = tfrecord.parse_example(records, _features(spec))
+    return dict(batch)
+
+
+def write_columns(spec: Spec) -> Run:
+    """``write_batch`` of columns."""
+    columns = _columns(spec)
+    rows = len(next(iter(columns.values())))
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            with tfrecord.TFRecordWriter(
+                os.path.join(folder, "out.tfrecord"), index=spec.get("index", False)
+            ) as out:
+                out.write_batch(columns)
+        return rows
+
+    return run
+
+
+def write_records(spec: Spec) -> Run:
+    """``write`` of one dict a record."""
+    short = {name: kind for name, kind, _ in spec["features"]}
+    loader = islice(tfrecord.tfrecord_loader(spec["path"], None, short), spec["limit"])
+    data = [{key: (value, short[key]) for key, value in record.items()} for record in loader]
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            with tfrecord.TFRecordWriter(os.path.join(folder, "out.tfrecord")) as out:
+                for datum in data:
+                    out.write(datum)
+        return len(data)
+
+    return run
+
+
+def torch_epoch(spec: Spec) -> Run:
+    """One epoch of the iterable dataset, whose batches come from columns, through a DataLoader."""
+    import torch.utils.data
+
+    from tfrecord.torch import TFRecordDataset
+
+    folder, index_path = _own_index(spec["path"])
+    workers = spec["workers"]
+    dataset: Any = TFRecordDataset(
+        spec["path"], index_path, _features(spec), shuffle=spec["shuffle"], batch_size=spec["batch"]
+    )
+    loader: Any = torch.utils.data.DataLoader(
+        dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
+    )
+    name = spec["features"][0][0]
+
+    return _holding(folder, lambda: sum(len(batch[name]) for batch in loader))
+
+
+TASKS: dict[str, Task] = {
+    "index": index,
+    "raw": raw,
+    "raw_one": raw_one,
+    "iterate": iterate,
+    "open": open_one,
+    "many": many,
+    "decode": decode,
+    "decode_one": decode_one,
+    "read": read,
+    "load": load,
+    "random": random_read,
+    "cold": cold,
+    "write_columns": write_columns,
+    "write_records": write_records,
+    "torch_epoch": torch_epoch,
+}
