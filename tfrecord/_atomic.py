@@ -1,0 +1,145 @@
+"""Output files that appear whole, all together, or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+STREAM = "-"
+
+
+def same_file(a: str, b: str) -> bool:
+    """Whether two paths lead to one existing file."""
+    try:
+        return os.path.samefile(a, b)
+    except OSError:
+        return False
+
+
+def is_special(path: str) -> bool:
+    """Whether the path is written through, not replaced: standard output, a pipe, a device."""
+    if path == STREAM:
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+class Outputs:
+    """A set of output files: written beside their places, renamed into them on a clean exit, removed on any other.
+
+    Used as a context manager. `open` and `reserve` give a file, or a path to write to; nothing shows under the final
+    names before the block ends without an exception. Then every file is flushed to disk and renamed. Where a rename
+    fails, those already done are taken back, and what they had replaced is put in place again.
+    Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
+    """
+
+    def __init__(self, inputs: Iterable[str] = ()) -> None:
+        self._inputs = [path for path in inputs if path != STREAM]
+        self._files: list[Any] = []
+        self._moves: list[tuple[str, str]] = []
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            for file in self._files:
+                if kind is None or file is not sys.stdout.buffer:
+                    file.flush()
+                if file is not sys.stdout.buffer:
+                    file.close()
+            if kind is None:
+                self._commit()
+        finally:
+            for temporary, _ in self._moves:
+                _remove(temporary)
+
+    def check(self, path: str) -> None:
+        """Refuse a path that may not be written, before any work is done."""
+        if is_special(path):
+            return
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+        for source in self._inputs:
+            if same_file(source, path) or os.path.abspath(source) == os.path.abspath(path):
+                raise FileExistsError(f"{path} is an input too; inputs are never changed, give another name")
+        if any(os.path.abspath(path) == os.path.abspath(final) for _, final in self._moves):
+            raise FileExistsError(f"{path} is written twice")
+        if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise FileNotFoundError(f"the folder of {path} does not exist")
+
+    def reserve(self, path: str) -> str:
+        """A fresh empty file beside `path` to be written by name; it becomes `path` at the end."""
+        self.check(path)
+        if is_special(path):
+            raise FileExistsError(f"{path} is no plain file; this format needs one")
+        target = os.path.realpath(path)
+        temporary = os.path.join(os.path.dirname(target), f".tfrecord-{secrets.token_hex(8)}.tmp")
+        with open(temporary, "xb"):
+            self._moves.append((temporary, target))
+        return temporary
+
+    def open(self, path: str) -> BinaryIO:
+        """A binary file to write what becomes `path`; `-` is standard output."""
+        self.check(path)
+        file: BinaryIO
+        if path == STREAM:
+            file = sys.stdout.buffer
+        elif is_special(path):
+            file = open(path, "wb")
+        else:
+            file = open(self.reserve(path), "wb")
+        self._files.append(file)
+        return file
+
+    def _commit(self) -> None:
+        for temporary, _ in self._moves:
+            _sync(temporary)
+        saved: list[tuple[str, str]] = []
+        placed: list[str] = []
+        try:
+            for temporary, final in self._moves:
+                if len(self._moves) == 1:
+                    os.replace(temporary, final)
+                    break
+                if os.path.lexists(final):
+                    backup = f"{temporary}.old"
+                    saved.append((backup, final))
+                    os.rename(final, backup)
+                placed.append(final)
+                os.replace(temporary, final)
+        except BaseException:
+            for final in placed:
+                _remove(final)
+            for backup, final in saved:
+                if os.path.lexists(backup):
+                    os.replace(backup, final)
+            raise
+        for backup, _ in saved:
+            _remove(backup)
+        for folder in {os.path.dirname(final) for _, final in self._moves}:
+            _sync(folder)
+
+
+def _remove(path: str) -> None:
+    Path(path).unlink(missing_ok=True)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not os.path.isdir(path):  # some file systems cannot sync a folder; a file they must
+            raise
+    finally:
+        os.close(descriptor)
