@@ -4,7 +4,7 @@
     python scripts/bench.py index|decode|read|random|write|torch|all [--quick] [--shapes tab,img] [--rounds 7]
         [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
 
-Every library works in a process of its own, on the same files, in turns: round by round each does the whole
+Every library works in a process of its own, on the same files, in turns: round by round each does all the
 work once, the order turning, after one pass of warming up that is not counted. Shown are medians; a ratio is the
 median of the ratios of each round. A target that is not met is shown as such; the exit code is 0 either way.
 Libraries are looked for in this interpreter; NAME=PATH names that of another environment for one of
@@ -45,7 +45,7 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
         description=summary, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("suite", choices=[*SUITES, "all"])
-    parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s")
+    parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s; also ids")
     parser.add_argument("--rounds", type=int, help="rounds that count (default 7; 3 with --quick)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, 3 rounds")
     parser.add_argument("--scale", type=float, help="share of the records (default 1; 0.1 with --quick)")
@@ -65,8 +65,9 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
     parser.add_argument("--plain", action="store_true", help="plain tables even where rich is installed")
     args = parser.parse_args(argv)
     shapes = tuple(name for name in args.shapes.split(",") if name)
-    if not shapes or set(shapes) - set(MAIN_SHAPES):
-        parser.error(f"--shapes takes names of {', '.join(MAIN_SHAPES)}, not {args.shapes!r}")
+    names = (*MAIN_SHAPES, "ids")
+    if not shapes or set(shapes) - set(names):
+        parser.error(f"--shapes takes names of {', '.join(names)}, not {args.shapes!r}")
     pythons = _pythons(parser, args.peer_python)
     wanted = PEERS if args.peers is None else tuple(name for name in args.peers.split(",") if name)
     if set(wanted) - set(PEERS):
@@ -91,7 +92,7 @@ def _swept(plan: Plan, libraries: Libraries, rounds: int) -> list[dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the suites asked for; 0 whatever the ratios are."""
+    """Run the suites asked for; 0 whatever the ratios are, 1 where this library does not start."""
     args, pythons, shapes = _arguments(argv)
     libraries = Libraries(pythons)
     result: dict[str, Any] = {"machine": report.machine(), "date": time.strftime("%Y-%m-%d"), "cases": []}
@@ -106,6 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, reason in libraries.missing.items():
             print(f"left out: {report.NAMES[name]}: {reason}")
         print()
+        if "tfrecord" in libraries.missing:
+            print("nothing to measure: this library does not start", file=sys.stderr)
+            return 1
         for suite in SUITES if args.suite == "all" else [args.suite]:
             for case in SUITES[suite](plan):
                 outcomes = run_case(case, libraries, args.rounds, _tell)

@@ -79,7 +79,7 @@ SHAPES: dict[str, Shape] = {
     "tok": Shape(
         "tok",
         20_000,
-        (Column("input_ids", "int", 1024, high=50_257), Column("labels", "int", 1024, high=50_257)),
+        (Column("input_ids", "int", 1024, high=50_257), Column("attention_mask", "int", 1024, high=2)),
     ),
     "vec": vector_shape(1024, 30_000),
     "img": Shape(
@@ -95,7 +95,12 @@ SHAPES: dict[str, Shape] = {
         ),
         batch=256,
     ),
-    # Beyond the five that the figures are about.
+    # Beyond the five that the figures are about. `ids` is `tok` without its list of one-byte values.
+    "ids": Shape(
+        "ids",
+        20_000,
+        (Column("input_ids", "int", 1024, high=50_257), Column("labels", "int", 1024, high=50_257)),
+    ),
     "wide": wide_shape(1000, 2_000),
     "tiny": Shape("tiny", 10_000_000, ()),
 }

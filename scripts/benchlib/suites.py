@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchlib.harness import Case, Contender, Target
+from make_corpus import SHAPES, Shape, corpus_file, many_files, vector_shape, wide_shape
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from make_corpus import SHAPES, Shape, corpus_file, many_files, vector_shape, wide_shape  # noqa: E402
+from benchlib.harness import Case, Contender, Target
 
 TF_FORMS = ("fixed", "varlen", "ragged")
 
@@ -146,7 +144,7 @@ def index(plan: Plan) -> Iterator[Case]:
     )
 
 
-DECODE_TARGETS = {"small": 10.0, "tab": 5.0, "tok": 3.0, "vec": 1.6, "img": 50.0}
+DECODE_TARGETS = {"small": 10.0, "tab": 5.0, "tok": 3.0, "ids": 3.0, "vec": 1.6, "img": 50.0}
 
 
 def parsers(plan: Plan, spec: dict[str, Any], tf_forms: tuple[str, ...] = TF_FORMS) -> tuple[Contender, ...]:
@@ -170,7 +168,7 @@ def parsers(plan: Plan, spec: dict[str, Any], tf_forms: tuple[str, ...] = TF_FOR
 
 def decode(plan: Plan) -> Iterator[Case]:
     """Serialized records in memory to columns; one record to a dict; one column of many."""
-    for shape in plan.chosen("small", "tab", "tok", "vec", "img"):
+    for shape in plan.chosen("small", "tab", "tok", "ids", "vec", "img"):
         spec = plan.spec(shape, limit=16 * shape.batch if shape.name != "img" else 4 * shape.batch)
         best = tuple(f"tf_{form}" for form in TF_FORMS)
         targets = (
@@ -219,7 +217,7 @@ def decode(plan: Plan) -> Iterator[Case]:
 
 def read(plan: Plan) -> Iterator[Case]:
     """A file to columns, both checksums verified (DALI and the lineage verify none)."""
-    for shape in plan.chosen("small", "tab", "tok", "vec", "img"):
+    for shape in plan.chosen("small", "tab", "tok", "ids", "vec", "img"):
         spec = plan.spec(shape)
         part = spec | {"limit": plan.some(max(200, shape.records // 20))}
         pinned = {"autotune": False, "one_thread": True}
@@ -240,7 +238,7 @@ def read(plan: Plan) -> Iterator[Case]:
             Contender("dali", "readers.tfrecord, unverified", "dali", "read", spec),
             Contender("lineage", "tfrecord_loader, unverified", "lineage", "read", part),
         )
-        factor = 3.5 if shape.name == "tok" else 5.0
+        factor = 3.5 if shape.name in ("tok", "ids") else 5.0
         targets = (
             Target("file to columns", "ours", ("tf", "tf_auto"), factor),
             Target("file to columns, index", "indexed", ("tf", "tf_auto"), factor),
@@ -251,7 +249,7 @@ def read(plan: Plan) -> Iterator[Case]:
 def random(plan: Plan) -> Iterator[Case]:
     """256 random positions at a time, raw and decoded, against array_record's raw records."""
     options = (("ar", "group_size:1"), ("ar_plain", "group_size:1,uncompressed"))
-    for shape in plan.chosen("tab", "small", "tok", "vec", "img"):
+    for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
         spec = plan.spec(shape, take=256, draws=20 if shape.name == "img" else plan.some(100))
         contenders = (
             Contender("raw", "read_raw", "tfrecord", "random", spec | {"raw": True}),
@@ -273,7 +271,7 @@ def random(plan: Plan) -> Iterator[Case]:
 
 def write(plan: Plan) -> Iterator[Case]:
     """Columns or dicts to a file."""
-    for shape in plan.chosen("tab", "small", "tok", "vec", "img"):
+    for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
         spec = plan.spec(shape, limit=plan.some(min(shape.records, 20_000)))
         part = spec | {"limit": plan.some(max(200, min(shape.records // 20, 5_000)))}
         contenders = (
