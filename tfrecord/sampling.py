@@ -1,0 +1,244 @@
+"""Which record is read when, and by whom: orders and shares, without torch and without a file.
+
+An epoch is one global sequence of records: place p of it is the record at position `order.positions(p)`. The
+order is a function of the number of records, the seed and the epoch alone, so it is the same for any number
+of ranks and workers; a `Share` then says which places (or batches of places) one of them reads. Both are
+closed forms: no list of all positions is made, and any place can be reached at once, which is how a run resumes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tfrecord._permutation import Int64Array, Permutation, as_count, derive_key, hash_places
+
+__all__ = [
+    "SPLITS",
+    "BlockOrder",
+    "Order",
+    "Permutation",
+    "QueueOrder",
+    "Share",
+    "StoredOrder",
+    "derive_key",
+    "hash_places",
+    "shuffled_order",
+]
+
+SPLITS = ("exact", "drop", "pad")
+
+class Order(Protocol):
+    """A global sequence: what a place holds."""
+
+    def __len__(self) -> int: ...
+
+    def positions(self, places: npt.NDArray[Any]) -> Int64Array:
+        """The positions of the records at these places, each 0 .. len - 1."""
+        ...
+
+
+class StoredOrder:
+    """The records as they are stored: place p is position p."""
+
+    def __init__(self, count: int) -> None:
+        self.count = as_count(count)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def positions(self, places: npt.NDArray[Any]) -> Int64Array:
+        return places.astype(np.int64)
+
+
+class BlockOrder:
+    """A shuffle that keeps to neighbourhoods: blocks of stored neighbours in random order, groups of blocks mixed.
+
+    Each record of a group of `group` blocks (of `block` records) may come anywhere among the group's places. So a
+    disk is read in runs of `block` records, and memory and page cache hold few blocks at a time.
+    """
+
+    def __init__(self, count: int, *, seed: int = 0, epoch: int = 0, block: int = 1024, group: int = 8) -> None:
+        self.count = as_count(count)
+        self.block, self.group = block, group
+        self._seed, self._epoch = derive_key("block", seed), epoch
+        num_blocks = -(-self.count // block)
+        self._blocks = Permutation(num_blocks, seed=self._seed, epoch=epoch)
+        self._missing = num_blocks * block - self.count  # what the last block lacks of a whole one
+        short = self._blocks.index(num_blocks - 1) if num_blocks else 0
+        self._short_end = (short + 1) * block - self._missing  # the place after the short block's last
+        self._mixed: tuple[int, Permutation] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def _group_bounds(self, number: int) -> tuple[int, int]:
+        ends = [n * self.group * self.block for n in (number, number + 1)]
+        start, end = (at - self._missing if at > self._short_end else at for at in ends)
+        return start, min(end, self.count)
+
+    def _group_of(self, place: int) -> int:
+        whole = place + self._missing if place >= self._short_end else place
+        return whole // (self.group * self.block)
+
+    def positions(self, places: npt.NDArray[Any]) -> Int64Array:
+        flat = places.astype(np.int64).ravel()
+        out = np.empty(len(flat), np.int64)
+        waiting = np.arange(len(flat))
+        while len(waiting):
+            number = self._group_of(int(flat[waiting[0]]))
+            start, end = self._group_bounds(number)
+            inside = (flat[waiting] >= start) & (flat[waiting] < end)
+            here = waiting[inside]
+            mixed = start + self._permutation(number, end - start).positions(flat[here] - start)
+            whole = np.where(mixed >= self._short_end, mixed + self._missing, mixed)
+            out[here] = self._blocks.positions(whole // self.block) * self.block + whole % self.block
+            waiting = waiting[~inside]
+        return out.reshape(places.shape)
+
+    def _permutation(self, number: int, size: int) -> Permutation:
+        if self._mixed is None or self._mixed[0] != number:
+            self._mixed = number, Permutation(size, seed=derive_key(self._seed, "group", number), epoch=self._epoch)
+        return self._mixed[1]
+
+
+class QueueOrder:
+    """What a shuffle queue of `size` records gives, without one: a record waits for a random time among the next.
+
+    The first `size` records are there at the start, then one comes for each that leaves; a record stays for a
+    random time of up to 2 x `size`, `size` on average. So a record comes out at most `size` places early, and a
+    queue as large as the data is a full shuffle. Unlike a real queue it can be entered at any place; it costs
+    memory for 4 x `size` integers.
+    """
+
+    def __init__(self, count: int, size: int, *, seed: int = 0, epoch: int = 0) -> None:
+        self.count = as_count(count)
+        if size < 1:
+            raise ValueError(f"the queue size is {size!r}; it is an integer of at least 1")
+        self.size = min(int(size), max(self.count, 1))
+        self._key = derive_key("queue", seed, epoch)
+        self._block: tuple[int, int, Int64Array] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def _first(self, block: int) -> int:
+        """The first record that arrives in time block `block` (blocks are 2 x size long)."""
+        return min(self.count, self.size + 2 * self.size * block) if block > 0 else 0
+
+    def _leaving(self, block: int) -> tuple[Int64Array, Int64Array]:
+        """Records that arrive in a time block, and when they leave, in 2**-32 since that block began."""
+        records = np.arange(self._first(block), self._first(block + 1), dtype=np.int64)
+        arrival = np.maximum(records - self.size, 0) - 2 * self.size * block
+        stay = (hash_places(records, self._key) >> np.uint64(32)) * np.uint64(2 * self.size)
+        return records, (arrival << 32) + stay.astype(np.int64)
+
+    def _load(self, block: int) -> tuple[int, int, Int64Array]:
+        """(block, first place, records in order) of those that leave in a time block."""
+        if self._block is None or self._block[0] != block:
+            span = (2 * self.size) << 32
+            records, leave = self._leaving(block)
+            early = leave < span
+            parts, times = [records[early]], [leave[early]]
+            first = self._first(block)
+            if block > 0:
+                records, leave = self._leaving(block - 1)
+                late = leave >= span
+                first -= int(late.sum())
+                parts, times = [records[late], *parts], [leave[late] - span, *times]
+            order = np.argsort(np.concatenate(times), kind="stable")
+            self._block = block, first, np.concatenate(parts)[order]
+        return self._block
+
+    def positions(self, places: npt.NDArray[Any]) -> Int64Array:
+        flat = places.astype(np.int64).ravel()
+        out = np.empty(len(flat), np.int64)
+        waiting = np.arange(len(flat))
+        while len(waiting):
+            place = int(flat[waiting[0]])
+            guess = 0 if place < self.size else (place - self.size) // (2 * self.size) + 1
+            held = self._block
+            if held is None or not held[1] <= place < held[1] + len(held[2]):
+                held = self._load(guess)
+                if not held[1] <= place < held[1] + len(held[2]):
+                    held = self._load(guess - 1 if place < held[1] else guess + 1)
+            _, first, records = held
+            inside = (flat[waiting] >= first) & (flat[waiting] < first + len(records))
+            here = waiting[inside]
+            out[here] = records[flat[here] - first]
+            waiting = waiting[~inside]
+        return out.reshape(places.shape)
+
+
+def shuffled_order(
+    count: int, shuffle: bool | str, queue_size: int | None, *, seed: int, epoch: int
+) -> StoredOrder | Permutation | BlockOrder | QueueOrder:
+    """The order of one epoch: `shuffle` is False, True or "block"; a queue size alone means a queue."""
+    if shuffle == "block":
+        return BlockOrder(count, seed=seed, epoch=epoch)
+    if shuffle:
+        return Permutation(count, seed=seed, epoch=epoch)
+    if queue_size is not None:
+        return QueueOrder(count, queue_size, seed=seed, epoch=epoch)
+    return StoredOrder(count)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The places of one worker of one rank, from place `start` of an epoch of `total` places on.
+
+    Place p goes to rank p mod `world_size`; of a rank's places the m-th goes to worker m mod `num_workers`, so that
+    a loader that asks its workers in turn delivers them in order. A "place" may stand for a record or for a batch.
+
+    `split` says what happens where the ranks' shares differ by one: "exact" leaves them so, "drop" leaves the
+    last places out, "pad" goes on past the end, with the places from the beginning again (`wrap` maps them).
+    """
+
+    total: int
+    rank: int = 0
+    world_size: int = 1
+    worker: int = 0
+    num_workers: int = 1
+    split: str = "exact"
+    start: int = 0
+
+    @property
+    def rank_length(self) -> int:
+        """Number of places of the whole rank, all its workers together."""
+        left = max(self.total - self.start, 0)
+        if self.split == "drop":
+            return left // self.world_size
+        if self.split == "pad":
+            return -(-left // self.world_size)
+        return max(0, -(-(self.total - self._first) // self.world_size))
+
+    @property
+    def _first(self) -> int:
+        return self.start + (self.rank - self.start) % self.world_size
+
+    def __len__(self) -> int:
+        return max(0, -(-(self.rank_length - self.worker) // self.num_workers))
+
+    def places(self, begin: int, end: int) -> Int64Array:
+        """The share's places number `begin` to `end` (cut at its length), ascending; past `total` they are padding."""
+        numbers = np.arange(begin, min(end, len(self)), dtype=np.int64) * self.num_workers + self.worker
+        return self._first + numbers * self.world_size
+
+    def wrap(self, places: Int64Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+        """Places below `total` to read instead of `places`, and which of them are padding."""
+        padding = places >= self.total
+        return np.where(padding, (places - self.total) % max(self.total, 1), places), padding
+
+    @property
+    def end(self) -> int:
+        """The place at which the epoch is over for all ranks."""
+        if self.split == "drop":
+            return self.start + self.rank_length * self.world_size
+        return self.total
+
+    def resume_at(self, taken: int) -> int:
+        """The global place from which all ranks go on when each has taken `taken` of its places."""
+        return min(self.start + taken * self.world_size, max(self.end, self.start))
