@@ -15,7 +15,7 @@ _INT64_MAX = np.iinfo(np.int64).max
 
 
 def as_int64(values: Any, what: str) -> Int64Array:
-    """One-dimensional contiguous int64 of `values`; TypeError for other kinds, ValueError for what does not fit."""
+    """`values` as contiguous int64 (n,); TypeError for other kinds, ValueError for what does not fit."""
     array = np.asarray(values)
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)

@@ -8,7 +8,9 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from tfrecord import _arrow
 from tfrecord._arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
+from tfrecord._display import bytes_text, items_text
 
 # Up to this mean length, gathering byte by byte in numpy beats one Python slice a value.
 _GATHER_UP_TO = 64
@@ -80,7 +82,8 @@ class BytesColumn:
         if bad.any():
             i = int(np.flatnonzero(bad)[0])
             raise ValueError(
-                f"value {i} (offset {int(self.offsets[i])}, length {int(self.lengths[i])}) lies outside its buffer"
+                f"value {i} (offset {int(self.offsets[i])}, length {int(self.lengths[i])}) "
+                "lies outside its buffer"
             )
 
     @classmethod
@@ -193,7 +196,7 @@ class BytesColumn:
         return shaped
 
     def to_numpy(self) -> npt.NDArray[np.object_]:
-        """An object array of bytes with the column's shape (numpy's own string dtype drops trailing zeros)."""
+        """An object array of bytes in the column's shape (numpy's string dtype drops trailing zeros)."""
         return _object_array(self.ravel_list()).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -204,7 +207,8 @@ class BytesColumn:
 
     def compact(self) -> BytesColumn:
         """The same values in one new buffer that holds nothing else."""
-        return BytesColumn._trusted((self._joined(),), splits_of(self.lengths)[:-1], self.lengths, None, self.shape)
+        starts = splits_of(self.lengths)[:-1]
+        return BytesColumn._trusted((self._joined(),), starts, self.lengths.copy(), None, self.shape)
 
     def _joined(self) -> bytes:
         total = self.nbytes
@@ -218,13 +222,49 @@ class BytesColumn:
         at = 0
         while at < len(self.offsets):
             end = max(at + 1, int(np.searchsorted(splits, splits[at] + _GATHER_BYTES, "right")) - 1)
-            np.take(source, ranges(self.offsets[at:end], self.lengths[at:end]), out=out[splits[at] : splits[end]])
+            places = ranges(self.offsets[at:end], self.lengths[at:end])
+            np.take(source, places, out=out[splits[at] : splits[end]])
             at = end
         return out.tobytes()
 
     def __reduce__(self) -> tuple[Any, ...]:
         small = self.compact()
         return BytesColumn._trusted, (small.buffers, small.offsets, small.lengths, None, small.shape)
+
+    def to_arrow(self, *, binary_views: bool = True) -> Any:
+        """An Arrow array: `binary_view` over the buffers, which it keeps alive, no long value copied.
+
+        With `binary_views=False`, where a value has 2 GiB or more, or where pyarrow knows no views, it is
+        `large_binary`, which copies values that do not lie one after another. k values a record become
+        fixed-size lists. Raises ImportError with the pip command where pyarrow is missing.
+        """
+        array = None
+        if binary_views:
+            array = _arrow.binary_array(self._memoryviews(), self.offsets, self.lengths, self.buffer_ids)
+        if array is None:
+            array = _arrow.large_binary_array(self._run(), splits_of(self.lengths))
+        return _arrow.fixed_lists(array, self.shape)
+
+    def _run(self) -> bytes | memoryview:
+        """All values one after another: the buffer itself where they lie so."""
+        ends = self.offsets + self.lengths
+        if len(ends) and self.buffer_ids is None and np.array_equal(self.offsets[1:], ends[:-1]):
+            return self._memoryviews()[0][int(self.offsets[0]) : int(ends[-1])]
+        return self._joined()
+
+    def to_torch(self) -> list[Any]:
+        """A list of bytes: torch has no tensor of byte strings."""
+        return self.to_list()
+
+    def _preview(self, index: int) -> str:
+        if len(self.shape) > 1:
+            row = self._select(index)
+            return items_text((row._preview(i) for i in range(len(row))), len(row))
+        return bytes_text(self.view(index))
+
+    def __repr__(self) -> str:
+        values = items_text((self._preview(i) for i in range(len(self))), len(self))
+        return f"BytesColumn {self.shape}, {self.nbytes:,} bytes: {values}"
 
     def equals(self, other: object) -> bool:
         """Whether `other` is a column of the same shape and the same values."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from tfrecord import _arrow, _tensors
 from tfrecord._arrays import (
     BoolArray,
     Int64Array,
@@ -19,6 +20,9 @@ from tfrecord._arrays import (
     splits_of,
 )
 from tfrecord._bytes_column import BytesColumn
+from tfrecord._display import array_text, items_text
+
+_Row = TypeVar("_Row", bound="Ragged")
 
 
 class Ragged:
@@ -45,10 +49,11 @@ class Ragged:
             row = int(np.flatnonzero(self.row_splits[1:] < self.row_splits[:-1])[0])
             raise ValueError(f"row_splits must not fall, but do at row {row}")
         if self.row_splits[-1] != len(self.values):
-            raise ValueError(f"row_splits end at {int(self.row_splits[-1])}, but there are {len(self.values)} values")
+            last = int(self.row_splits[-1])
+            raise ValueError(f"row_splits end at {last}, but there are {len(self.values)} values")
 
     @classmethod
-    def _trusted(cls, values: Any, row_splits: Int64Array) -> Ragged:
+    def _trusted(cls: type[_Row], values: Any, row_splits: Any) -> _Row:
         """What a kernel has checked already: no check, no copy."""
         self = object.__new__(cls)
         self.values = values
@@ -98,7 +103,7 @@ class Ragged:
         return [flat[start:end] for start, end in zip(splits[:-1], splits[1:], strict=True)]
 
     def mask(self, max_length: int | Sequence[int | None] | None = None) -> BoolArray:
-        """True where `to_padded(max_length=...)` holds a value of the column, False where it holds the fill."""
+        """True where `to_padded(max_length=...)` holds a value of the column, False where it is filling."""
         return self._flags()._pad(False, max_length)
 
     def _flags(self) -> Ragged:
@@ -120,8 +125,7 @@ class Ragged:
         return self._pad(fill_value, max_length)
 
     def _pad(self, fill_value: Any, max_length: int | Sequence[int | None] | None) -> npt.NDArray[Any]:
-        limits = (max_length,) if max_length is None or is_integer(max_length) else tuple(max_length)  # type: ignore[arg-type]
-        own: Any = limits[0] if limits else None
+        own, rest = _limits(max_length)
         lengths = self.lengths()
         width = _width(own, lengths)
         kept = self
@@ -131,7 +135,7 @@ class Ragged:
                 self.values[ranges(self.row_splits[:-1], kept_lengths)], splits_of(kept_lengths)
             )
         if isinstance(kept.values, Ragged):
-            flat = kept.values._pad(fill_value, limits[1:])
+            flat = kept.values._pad(fill_value, rest)
         elif isinstance(kept.values, BytesColumn):
             flat = kept.values.to_numpy()
         else:
@@ -140,6 +144,36 @@ class Ragged:
         out = np.full((len(self), width, *flat.shape[1:]), fill, flat.dtype)
         out[np.arange(width) < kept.lengths()[:, None]] = flat
         return out
+
+    def to_arrow(self, *, present: BoolArray | None = None, binary_views: bool = True) -> Any:
+        """Arrow large lists over the values without a copy; rows that are not `present` are null.
+
+        `binary_views` as in `BytesColumn.to_arrow`. Raises ImportError with the pip command where pyarrow is
+        missing.
+        """
+        return _arrow.list_array(self.row_splits, arrow_of(self.values, binary_views), present)
+
+    def to_torch(self) -> Any:
+        """A `TensorRagged` over the same memory; rows of bytes become lists of bytes.
+
+        Raises ImportError with the pip command where torch is missing.
+        """
+        leaf = self.values
+        while isinstance(leaf, Ragged):
+            leaf = leaf.values
+        return self.to_list() if isinstance(leaf, BytesColumn) else self._tensors()
+
+    def _tensors(self) -> TensorRagged:
+        inner = self.values._tensors() if isinstance(self.values, Ragged) else _tensors.tensor_of(self.values)
+        return TensorRagged._trusted(inner, _tensors.tensor_of(self.row_splits))
+
+    def _preview(self, index: int) -> str:
+        row = self[index]
+        return items_text((preview(row, i) for i in range(len(row))), len(row))
+
+    def __repr__(self) -> str:
+        rows = items_text((self._preview(i) for i in range(len(self))), len(self))
+        return f"Ragged of {describe(self.values)}, {len(self):,} rows, {len(self.values):,} values: {rows}"
 
     def equals(self, other: object) -> bool:
         """Whether `other` is a Ragged of the same rows and the same kind of values (NaN equals NaN)."""
@@ -166,6 +200,107 @@ class Ragged:
         )
 
 
+class TensorRagged(Ragged):
+    """A `Ragged` of torch tensors: `values` and `row_splits` are tensors, or `values` is a TensorRagged.
+
+    What `Ragged.to_torch()` and the torch datasets give. It travels like a tensor: `to`, `pin_memory`.
+    """
+
+    __slots__ = ()
+
+    row_splits: Any
+
+    def __init__(self, values: Any, row_splits: Any) -> None:
+        plain = Ragged(values.numpy() if isinstance(values, TensorRagged) else values, row_splits)
+        made = plain._tensors()
+        self.values, self.row_splits = made.values, made.row_splits
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values (not of the row splits)."""
+        return int(self.values.nbytes)
+
+    def lengths(self) -> Any:
+        """Number of values in each row: an int64 tensor (n,)."""
+        return self.row_splits.diff()
+
+    def __getitem__(self, index: Any) -> Any:
+        if is_integer(index):
+            return self.values[slice(*self.row_splits[as_position(index, len(self), "rows") :][:2].tolist())]
+        return self.numpy()[index]._tensors().to(self.row_splits.device)
+
+    def to_list(self) -> list[Any]:
+        """The rows as lists of Python numbers, or lists."""
+        return self.numpy().to_list()
+
+    def numpy(self) -> Ragged:
+        """A `Ragged` of numpy arrays: the same memory where the tensors are on the CPU."""
+        inner = self.values.numpy() if isinstance(self.values, TensorRagged) else self.values.cpu().numpy()
+        return Ragged._trusted(inner, self.row_splits.cpu().numpy())
+
+    def to(self, *args: Any, **kwargs: Any) -> TensorRagged:
+        """The values as `torch.Tensor.to` gives them (device, dtype); the row splits follow the device."""
+        values = self.values.to(*args, **kwargs)
+        leaf = values
+        while isinstance(leaf, TensorRagged):
+            leaf = leaf.values
+        splits = self.row_splits.to(leaf.device, non_blocking=bool(kwargs.get("non_blocking", False)))
+        return TensorRagged._trusted(values, splits)
+
+    def pin_memory(self) -> TensorRagged:
+        """The same in pinned memory; a DataLoader calls it."""
+        return TensorRagged._trusted(self.values.pin_memory(), self.row_splits.pin_memory())
+
+    def to_nested(self) -> Any:
+        """A nested tensor (jagged layout) over the values; of a nested column the steps are padded first."""
+        flat = self.values.to_padded() if isinstance(self.values, TensorRagged) else self.values
+        return _tensors.nested_of(flat, self.row_splits)
+
+    def mask(self, max_length: int | Sequence[int | None] | None = None) -> Any:
+        """As `Ragged.mask`, a bool tensor."""
+        return _tensors.tensor_of(self.numpy().mask(max_length)).to(self.row_splits.device)
+
+    def to_padded(self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None) -> Any:
+        """As `Ragged.to_padded`, a tensor on the values' device."""
+        own, rest = _limits(max_length)
+        flat = (
+            self.values.to_padded(fill_value, rest) if isinstance(self.values, TensorRagged) else self.values
+        )
+        lengths = self.lengths()
+        width = _width(own, lengths)
+        return _tensors.padded(flat, self.row_splits, lengths, width, fill_value)
+
+    def equals(self, other: object) -> bool:
+        """Whether `other` is a TensorRagged of the same rows."""
+        return isinstance(other, TensorRagged) and self.numpy().equals(other.numpy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorRagged._trusted, (self.values, self.row_splits)
+
+    def __repr__(self) -> str:
+        return f"Tensor{self.numpy()!r}"
+
+
+def arrow_of(column: Any, binary_views: bool) -> Any:
+    """An Arrow array of any column."""
+    if isinstance(column, np.ndarray):
+        return _arrow.dense_array(column)
+    return column.to_arrow(binary_views=binary_views)
+
+
+def preview(column: Any, index: int) -> str:
+    """One row of any column as short text."""
+    return array_text(column[index]) if isinstance(column, np.ndarray) else str(column._preview(index))
+
+
+def _limits(max_length: Any) -> tuple[Any, Any]:
+    """The width of the rows, and what is left for the steps within."""
+    if max_length is None or is_integer(max_length):
+        return max_length, None
+    limits = tuple(max_length)
+    return (limits[0] if limits else None), limits[1:]
+
+
 def _width(limit: Any, lengths: Int64Array) -> int:
     if limit is None:
         return int(lengths.max()) if len(lengths) else 0
@@ -176,11 +311,12 @@ def _width(limit: Any, lengths: Int64Array) -> int:
 
 def fill_for(dtype: np.dtype[Any], fill_value: Any) -> Any:
     """`fill_value` as a value of `dtype`; TypeError or ValueError where it would not be the same value."""
-    if dtype == object:
+    if dtype.kind == "O":
         if is_integer(fill_value) and fill_value == 0:
             return b""
         if not isinstance(fill_value, (bytes, type(None))):
-            raise TypeError(f"the fill value of a bytes column is bytes or None, got {type(fill_value).__name__}")
+            got = type(fill_value).__name__
+            raise TypeError(f"the fill value of a bytes column is bytes or None, got {got}")
         return fill_value
     try:
         with np.errstate(all="ignore"):

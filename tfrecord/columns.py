@@ -9,11 +9,21 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from tfrecord import _display
 from tfrecord._arrays import BoolArray, as_position, as_positions
 from tfrecord._bytes_column import BytesColumn
-from tfrecord._ragged import Ragged, concat_columns, describe, same_column
+from tfrecord._from_arrow import column_of
+from tfrecord._optional import optional
+from tfrecord._ragged import Ragged, TensorRagged, arrow_of, concat_columns, describe, preview, same_column
+from tfrecord._tensors import tensor_of
 
-__all__ = ["BytesColumn", "ColumnBatch", "Ragged", "SequenceBatch", "concat"]
+__all__ = ["BytesColumn", "ColumnBatch", "Ragged", "SequenceBatch", "TensorRagged", "concat"]
+
+# So that a RecordBatch of SequenceExamples is known again, also after it went through a Parquet file.
+_SEQUENCE = {b"tfrecord.record_type": b"sequence_example"}
+_PREFIXES = ("context/", "feature_lists/")
+_SHOWN_COLUMNS = 40
+_SHOWN_ROWS = 10
 
 
 class ColumnBatch(Mapping[str, Any]):
@@ -96,7 +106,9 @@ class ColumnBatch(Mapping[str, Any]):
                 {name: flags[rows] for name, flags in self._present.items()},
                 count,
             )
-        raise TypeError(f"a batch is indexed by name, slice or array of rows, not {key!r}; one record: row(i)")
+        raise TypeError(
+            f"a batch is indexed by name, slice or array of rows, not {key!r}; one record is batch.row(i)"
+        )
 
     def __contains__(self, key: object) -> bool:
         return key in self._columns
@@ -126,15 +138,16 @@ class ColumnBatch(Mapping[str, Any]):
         }
         flags = {name: present.tolist() for name, present in self._present.items()}
         return [
-            {name: values[i] for name, values in lists.items() if flags[name][i]} for i in range(self.num_rows)
+            {name: values[i] for name, values in lists.items() if flags[name][i]}
+            for i in range(self.num_rows)
         ]
 
     def equals(self, other: object) -> bool:
-        """Whether `other` has the same columns in any order, with equal values and presence (NaN equals NaN)."""
+        """Whether `other` has the same columns, values and presence, in any order (NaN equals NaN)."""
         if not isinstance(other, ColumnBatch) or self.num_rows != other.num_rows:
             return False
         return self._columns.keys() == other._columns.keys() and all(
-            same_column(column, other._columns[name]) and np.array_equal(self._present[name], other._present[name])
+            same_column(column, other[name]) and np.array_equal(self._present[name], other._present[name])
             for name, column in self._columns.items()
         )
 
@@ -146,9 +159,113 @@ class ColumnBatch(Mapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return ColumnBatch._trusted, (self._columns, self._present, self.num_rows)
 
+    def to_torch(
+        self, *, ragged: str = "ragged", fill_value: Any = 0, max_length: Any = None
+    ) -> dict[str, Any]:
+        """A dict of tensors (dense columns share memory with the batch), lists of bytes, and ragged columns.
+
+        `ragged="ragged"` gives these as `TensorRagged`; `"nested"` as nested tensors; `"pad"` as padded
+        tensors, `x` with a bool tensor `x_mask`, filled by `fill_value` and as wide as `max_length` (both as
+        in `Ragged.to_padded`). Raises ImportError with the pip command where torch is missing.
+        """
+        if ragged not in ("ragged", "pad", "nested"):
+            raise ValueError(f"ragged must be 'ragged', 'pad' or 'nested', got {ragged!r}")
+        result: dict[str, Any] = {}
+        for name, column in self._columns.items():
+            made = tensor_of(column) if isinstance(column, np.ndarray) else column.to_torch()
+            if isinstance(made, TensorRagged) and ragged == "nested":
+                made = made.to_nested()
+            elif isinstance(made, TensorRagged) and ragged == "pad":
+                if f"{name}_mask" in self._columns:
+                    raise ValueError(f"the mask of {name!r} has the name of a column, '{name}_mask'")
+                result[f"{name}_mask"] = made.mask(max_length)
+                made = made.to_padded(fill_value, max_length)
+            result[name] = made
+        return result
+
+    def to_arrow(self, *, binary_views: bool = True) -> Any:
+        """A pyarrow RecordBatch: numbers and lists share memory with the batch, bytes are views.
+
+        Ragged columns are large lists, null where the record lacks the feature. Dense columns become
+        fixed-size lists (scalars: plain arrays) without nulls: a missing feature has its default there.
+        `binary_views=False` makes bytes `large_binary`, for what knows no views. Raises ImportError with the
+        pip command where pyarrow is missing.
+        """
+        arrays = [
+            column.to_arrow(present=self._present[name], binary_views=binary_views)
+            if isinstance(column, Ragged)
+            else arrow_of(column, binary_views)
+            for name, column in self._columns.items()
+        ]
+        return _record_batch(list(self._columns), arrays, self.num_rows)
+
+    @classmethod
+    def from_arrow(cls, batch: Any) -> ColumnBatch:
+        """The columns of a pyarrow RecordBatch or Table.
+
+        Lists become ragged, fixed-size lists and plain values dense, binary and strings (UTF-8) bytes over
+        Arrow's buffers, each column by its Arrow type alone. A null row is not present; an empty list is
+        present with no values. Raises ValueError for a null within a list, TypeError for a type that no
+        feature can hold, both naming the column.
+        """
+        pa = optional("pyarrow")
+        if isinstance(batch, pa.Table):
+            parts = batch.to_batches() or [pa.RecordBatch.from_pylist([], schema=batch.schema)]
+            joined: ColumnBatch = concat([cls.from_arrow(part) for part in parts])
+            return joined
+        names = batch.schema.names
+        if len(set(names)) != len(names):
+            raise ValueError(f"two columns of one name among {names}")
+        found = {name: column_of(array, name) for name, array in zip(names, batch.columns, strict=True)}
+        return cls._trusted(
+            {name: column for name, (column, _) in found.items()},
+            {name: present for name, (_, present) in found.items()},
+            batch.num_rows,
+        )
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, through Arrow; ImportError says how to install what is missing."""
+        optional("pandas")
+        return self.to_arrow(binary_views=False).to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame, through Arrow; ImportError says how to install what is missing."""
+        return optional("polars").from_arrow(self.to_arrow())
+
+    def _summary(self) -> list[str]:
+        rows = []
+        for name in list(self)[:_SHOWN_COLUMNS]:
+            column, absent = self._columns[name], int((~self._present[name]).sum())
+            shown = ", ".join(_display.cut(preview(column, i)) for i in range(min(3, self.num_rows)))
+            tail = ", …" if self.num_rows > 3 else ""
+            gap = f"{absent:,} not present" if absent else ""
+            rows.append((repr(name), describe(column), gap, _display.cut(shown + tail, 90)))
+        more = len(self) - len(rows)
+        lines = [f"  {line}" for line in _display.text_table(rows)] if rows else []
+        return lines + ([f"  … {more:,} more columns"] if more else [])
+
     def __repr__(self) -> str:
-        lines = [f"  {name!r}: {describe(column)}" for name, column in self._columns.items()]
-        return "\n".join([f"ColumnBatch of {self.num_rows} rows", *lines])
+        head = f"ColumnBatch: {self.num_rows:,} rows, {len(self):,} columns"
+        return "\n".join([head, *self._summary()])
+
+    def _repr_html_(self) -> str:
+        names = list(self)[:_SHOWN_COLUMNS]
+        count = min(self.num_rows, _SHOWN_ROWS)
+        rows = [
+            [preview(self._columns[name], i) if self._present[name][i] else "–" for name in names]
+            for i in range(count)
+        ]
+        more = []
+        if self.num_rows > count:
+            more.append(f"{self.num_rows - count:,} more rows")
+        if len(self) > len(names):
+            more.append(f"{len(self) - len(names):,} more columns")
+        return _display.html_table(
+            f"ColumnBatch: {self.num_rows:,} rows, {len(self):,} columns",
+            [(name, describe(self._columns[name])) for name in names],
+            rows,
+            ", ".join(more),
+        )
 
 
 class SequenceBatch:
@@ -202,12 +319,65 @@ class SequenceBatch:
     def __reduce__(self) -> tuple[Any, ...]:
         return SequenceBatch, (self.context, self.feature_lists)
 
+    def to_torch(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Both halves as `ColumnBatch.to_torch` gives them."""
+        return self.context.to_torch(**options), self.feature_lists.to_torch(**options)
+
+    def to_arrow(self, *, binary_views: bool = True) -> Any:
+        """One pyarrow RecordBatch with columns `context/NAME` and `feature_lists/NAME`.
+
+        They are as `ColumnBatch.to_arrow` makes them; the schema's metadata says that it is a sequence.
+        """
+        halves = [half.to_arrow(binary_views=binary_views) for half in self]
+        names = [
+            prefix + name
+            for prefix, half in zip(_PREFIXES, halves, strict=True)
+            for name in half.schema.names
+        ]
+        made = _record_batch(names, [array for half in halves for array in half.columns], self.num_rows)
+        return made.replace_schema_metadata(_SEQUENCE)
+
+    @classmethod
+    def from_arrow(cls, batch: Any) -> SequenceBatch:
+        """What `to_arrow` made, or any RecordBatch or Table of such names (ValueError for others)."""
+        whole = ColumnBatch.from_arrow(batch)
+        halves = []
+        for prefix in _PREFIXES:
+            names = [name for name in whole if name.startswith(prefix)]
+            columns = {name[len(prefix) :]: whole[name] for name in names}
+            flags = {name[len(prefix) :]: whole.present[name] for name in names}
+            halves.append(ColumnBatch._trusted(columns, flags, whole.num_rows))
+        for name in whole:
+            if not name.startswith(_PREFIXES):
+                raise ValueError(f"column {name!r} starts with neither {_PREFIXES[0]!r} nor {_PREFIXES[1]!r}")
+        return cls(*halves)
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with the columns of `to_arrow`."""
+        optional("pandas")
+        return self.to_arrow(binary_views=False).to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame with the columns of `to_arrow`."""
+        return optional("polars").from_arrow(self.to_arrow())
+
     def __repr__(self) -> str:
-        return f"SequenceBatch of {self.num_rows} rows\ncontext: {self.context!r}\nfeature_lists: {self.feature_lists!r}"
+        lines = [f"SequenceBatch: {self.num_rows:,} rows", " context"]
+        return "\n".join([*lines, *self.context._summary(), " feature_lists", *self.feature_lists._summary()])
+
+    def _repr_html_(self) -> str:
+        return self.context._repr_html_() + self.feature_lists._repr_html_()
+
+
+def _record_batch(names: list[str], arrays: list[Any], num_rows: int) -> Any:
+    pa = optional("pyarrow")
+    if not names:  # of no columns a RecordBatch would forget the number of rows
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, names)
 
 
 def concat(batches: Sequence[Any]) -> Any:
-    """Batches (or columns) of one type joined along the rows; ValueError names the column that does not join."""
+    """Batches (or columns) of one type joined along the rows; ValueError names what does not join."""
     if not batches:
         raise ValueError("nothing to join: give at least one batch")
     first = batches[0]

@@ -1,0 +1,129 @@
+"""Columns' memory as Arrow arrays: without a copy where Arrow has a type for what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfrecord._arrays import BoolArray, Int64Array, ranges
+from tfrecord._optional import optional
+
+# A view (Arrow columnar format, "Variable-size Binary View Layout") is 16 bytes: length, then up to 12 bytes
+# inline, or 4 bytes of prefix, the buffer's number and an int32 offset into it.
+_INLINE = 12
+_VIEW_MAX = (1 << 31) - 1
+# Buffers past 2 GiB are given to Arrow once per gibibyte in use, so that every offset fits int32.
+_WINDOW_BITS = 30
+
+
+def dense_array(values: npt.NDArray[Any]) -> Any:
+    """A numpy array (n, ...) as a primitive array, or as fixed-size lists; no copy but for bool."""
+    pa = optional("pyarrow")
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if not flat.dtype.isnative:
+        flat = flat.astype(flat.dtype.newbyteorder("="))
+    return fixed_lists(pa.array(flat), values.shape)
+
+
+def fixed_lists(array: Any, shape: Sequence[int]) -> Any:
+    """A flat array as nested fixed-size lists of `shape[1:]`, `shape[0]` of them."""
+    pa = optional("pyarrow")
+    count = len(array)
+    for axis in range(len(shape) - 1, 0, -1):
+        count = int(np.prod(shape[:axis], dtype=np.int64))
+        array = pa.Array.from_buffers(pa.list_(array.type, shape[axis]), count, [None], children=[array])
+    return array
+
+
+def list_array(row_splits: Int64Array, values: Any, present: BoolArray | None) -> Any:
+    """Large lists over `values`; rows that are not present are null."""
+    pa = optional("pyarrow")
+    validity = None
+    if present is not None and not present.all():
+        validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.large_list(values.type),
+        len(row_splits) - 1,
+        [validity, pa.py_buffer(np.ascontiguousarray(row_splits))],
+        children=[values],
+    )
+
+
+def binary_array(
+    buffers: Sequence[memoryview],
+    offsets: Int64Array,
+    lengths: Int64Array,
+    buffer_ids: npt.NDArray[np.int32] | None,
+) -> Any:
+    """`binary_view` over the buffers, no long value copied; None where one has 2 GiB or more."""
+    pa = optional("pyarrow")
+    if len(lengths) and int(lengths.max()) > _VIEW_MAX:
+        return None
+    views = np.zeros((len(offsets), 4), np.int32)
+    views[:, 0] = lengths
+    held: list[Any] = []
+    groups: list[tuple[int, Any]] = [(0, slice(None))] if buffer_ids is None else _groups(buffer_ids)
+    for number, rows in groups:
+        if not len(offsets):
+            break
+        _fill_views(views, np.frombuffer(buffers[number], np.uint8), offsets[rows], lengths[rows], rows)
+        held += _place(views, buffers[number], offsets, lengths, rows, len(held))
+    try:
+        return pa.Array.from_buffers(pa.binary_view(), len(offsets), [None, pa.py_buffer(views), *held])
+    except (AttributeError, ValueError):  # a pyarrow that knows no views, or none of several buffers
+        return None
+
+
+def _groups(buffer_ids: npt.NDArray[np.int32]) -> list[tuple[int, Any]]:
+    """(buffer, its values' numbers) for each buffer in use."""
+    order = np.argsort(buffer_ids, kind="stable")
+    used, starts = np.unique(buffer_ids[order], return_index=True)
+    return [(int(number), rows) for number, rows in zip(used, np.split(order, starts[1:]), strict=True)]
+
+
+def _fill_views(
+    views: npt.NDArray[np.int32],
+    source: npt.NDArray[np.uint8],
+    offsets: Int64Array,
+    lengths: Int64Array,
+    rows: Any,
+) -> None:
+    """The bytes that stand in the views themselves: whole short values, the first four of long ones."""
+    taken = np.where(lengths <= _INLINE, lengths, 4)
+    numbers = np.arange(len(views))[rows]
+    flat = views.view(np.uint8).reshape(-1)
+    step = 1 << 20  # bounds the index arrays
+    for at in range(0, len(numbers), step):
+        part = slice(at, at + step)
+        flat[ranges(numbers[part] * 16 + 4, taken[part])] = source[ranges(offsets[part], taken[part])]
+
+
+def _place(
+    views: npt.NDArray[np.int32],
+    buffer: memoryview,
+    offsets: Int64Array,
+    lengths: Int64Array,
+    rows: Any,
+    first: int,
+) -> list[Any]:
+    """Number and offset of each long value; returns the Arrow buffers, counted on from `first`."""
+    pa = optional("pyarrow")
+    numbers = np.arange(len(views))[rows]
+    numbers = numbers[lengths[numbers] > _INLINE]
+    windows = offsets[numbers] >> _WINDOW_BITS
+    used, window_of = np.unique(windows, return_inverse=True)
+    views[numbers, 2] = first + window_of
+    views[numbers, 3] = offsets[numbers] - (windows << _WINDOW_BITS)
+    whole = pa.py_buffer(buffer)
+    return [whole.slice(int(window) << _WINDOW_BITS) for window in used]
+
+
+def large_binary_array(joined: bytes | memoryview, splits: Int64Array) -> Any:
+    """`large_binary` over one run of bytes; `splits` (n + 1) cut it."""
+    pa = optional("pyarrow")
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(splits) - 1, [None, pa.py_buffer(splits), pa.py_buffer(joined)]
+    )

@@ -1,0 +1,25 @@
+"""Packages that only some calls need."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+# Import name -> the extra that brings it.
+_EXTRAS = {"pyarrow": "arrow", "pandas": "pandas", "polars": "polars", "torch": "torch"}
+
+
+def optional(name: str) -> Any:
+    """The module `name`; where it is not installed, an ImportError with the pip command that mends it.
+
+    A package that is there but broken shows its own error.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        extra = _EXTRAS[name]
+        raise ImportError(
+            f"this needs {name}, which is not installed: pip install 'tfrecord[{extra}]'", name=name
+        ) from None

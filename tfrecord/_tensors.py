@@ -1,0 +1,40 @@
+"""numpy arrays as torch tensors, and the steps on tensors that ragged columns need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfrecord._optional import optional
+
+
+def tensor_of(array: npt.NDArray[Any]) -> Any:
+    """A writable tensor: the array's own memory where that is writable and contiguous, else a copy."""
+    torch = optional("torch")
+    array = np.ascontiguousarray(array)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def nested_of(values: Any, row_splits: Any) -> Any:
+    """A nested tensor in the jagged layout over `values`, cut at `row_splits`."""
+    torch = optional("torch")
+    if hasattr(torch.nested, "nested_tensor_from_jagged"):
+        return torch.nested.nested_tensor_from_jagged(values, row_splits)
+    rows = torch.tensor_split(values, row_splits[1:-1].cpu())  # torch before 2.4
+    return torch.nested.as_nested_tensor(list(rows))
+
+
+def padded(values: Any, row_splits: Any, lengths: Any, width: int, fill_value: Any) -> Any:
+    """Rows of `values` side by side in a tensor (n, width, ...): short ones filled up, long ones cut."""
+    torch = optional("torch")
+    within = torch.arange(len(values), device=values.device)
+    rows = torch.repeat_interleave(torch.arange(len(lengths), device=values.device), lengths)
+    within -= row_splits[:-1][rows]
+    kept = within < width
+    out = values.new_full((len(lengths), width, *values.shape[1:]), fill_value)
+    out[rows[kept], within[kept]] = values[kept]
+    return out
