@@ -1,7 +1,7 @@
-"""Mixing several sources into one sequence by weights: which source, and which of its records, each place is.
+"""Mixing several sources into one sequence by weights: which source and which of its records each place is.
 
-The draws of an epoch are a function of the counts, the weights, the seed and the epoch, so every rank and worker
-works out the same global sequence and takes its own places of it: the weights hold for all and for each.
+The draws of an epoch are a function of the counts, the weights, the seed and the epoch, so every rank and
+worker works out the same global sequence and takes its own places of it: weights hold for all and for each.
 """
 
 from __future__ import annotations
@@ -43,20 +43,27 @@ def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float
 
 def _uniform(places: Int64Array, key: int) -> npt.NDArray[np.float64]:
     """A number in [0, 1) for each place."""
-    return (hash_places(places, key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    bits: npt.NDArray[np.float64] = (hash_places(places, key) >> np.uint64(11)).astype(np.float64)
+    return bits * 2.0**-53
 
 
 class MixOrder:
     """Which source each place of a mix belongs to.
 
     `counts` and `weights` are the sources' sizes and weights; empty ones and those of weight zero never come.
-    Infinite: each draw is independent, by the weights. Finite: each draw is by weight x share remaining, so every
-    source ends together with the others (near the end, not before), and every record comes once. A finite mix is
-    drawn as a race: each record's time is exponential with its source's rate, which gives that very law.
+    Infinite: each draw is independent, by the weights. Finite: each draw is by weight x share remaining, so a
+    source thins out rather than ends early, and every record comes once. A finite mix is drawn as a race:
+    each record's time is exponential with its source's rate, which gives that very law.
     """
 
     def __init__(
-        self, counts: Sequence[int], weights: Sequence[float], *, infinite: bool, seed: int = 0, epoch: int = 0
+        self,
+        counts: Sequence[int],
+        weights: Sequence[float],
+        *,
+        infinite: bool,
+        seed: int = 0,
+        epoch: int = 0,
     ) -> None:
         self.infinite = infinite
         self._sources = [i for i, (n, w) in enumerate(zip(counts, weights, strict=True)) if n > 0 and w > 0]
@@ -119,7 +126,7 @@ class MixOrder:
             at += _DRAWS
 
     def _arrivals(self, source: int) -> Iterator[npt.NDArray[np.float64]]:
-        """The times at which a source's records come, ascending, in runs: order statistics of exponentials."""
+        """The times at which a source's records come, ascending, in runs: sorted exponentials."""
         count = self._counts[source]
         rate = self._weights[source] / count
         key = derive_key(self._key, "source", self._sources[source])
@@ -151,10 +158,10 @@ class MixOrder:
 
 
 class MixedOrder:
-    """A mix as one order over the sources' records laid end to end (source i begins at position `sum(counts[:i])`).
+    """A mix as one order over the sources' records laid end to end (source i begins at `sum(counts[:i])`).
 
-    Within a source the records come in its own order; an infinite mix goes through it again and again, each time in
-    another order where it is shuffled.
+    Within a source the records come in its own order; an infinite mix goes through it again and again, each
+    time in another order where it is shuffled.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 An epoch is one global sequence of records: place p of it is the record at position `order.positions(p)`. The
 order is a function of the number of records, the seed and the epoch alone, so it is the same for any number
 of ranks and workers; a `Share` then says which places (or batches of places) one of them reads. Both are
-closed forms: no list of all positions is made, and any place can be reached at once, which is how a run resumes.
+closed forms: no list of all positions is made, and any place can be reached at once: so a run resumes.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ class StoredOrder:
 
 
 class BlockOrder:
-    """A shuffle that keeps to neighbourhoods: blocks of stored neighbours in random order, groups of blocks mixed.
+    """A shuffle that keeps to neighbourhoods: blocks of neighbours in random order, groups of blocks mixed.
 
-    Each record of a group of `group` blocks (of `block` records) may come anywhere among the group's places. So a
-    disk is read in runs of `block` records, and memory and page cache hold few blocks at a time.
+    Each record of a group of `group` blocks (of `block` records) may come anywhere among the group's places.
+    So a disk is read in runs of `block` records, and the page cache needs to hold few blocks at a time.
     """
 
-    def __init__(self, count: int, *, seed: int = 0, epoch: int = 0, block: int = 1024, group: int = 8) -> None:
+    def __init__(
+        self, count: int, *, seed: int = 0, epoch: int = 0, block: int = 1024, group: int = 8
+    ) -> None:
         self.count = as_count(count)
         self.block, self.group = block, group
         self._seed, self._epoch = derive_key("block", seed), epoch
@@ -101,17 +103,17 @@ class BlockOrder:
 
     def _permutation(self, number: int, size: int) -> Permutation:
         if self._mixed is None or self._mixed[0] != number:
-            self._mixed = number, Permutation(size, seed=derive_key(self._seed, "group", number), epoch=self._epoch)
+            seed = derive_key(self._seed, "group", number)
+            self._mixed = number, Permutation(size, seed=seed, epoch=self._epoch)
         return self._mixed[1]
 
 
 class QueueOrder:
-    """What a shuffle queue of `size` records gives, without one: a record waits for a random time among the next.
+    """What a shuffle queue of `size` records gives: a record waits for a random time among the next ones.
 
     The first `size` records are there at the start, then one comes for each that leaves; a record stays for a
-    random time of up to 2 x `size`, `size` on average. So a record comes out at most `size` places early, and a
-    queue as large as the data is a full shuffle. Unlike a real queue it can be entered at any place; it costs
-    memory for 4 x `size` integers.
+    random time of up to 2 x `size`, `size` on average. A queue as large as the data is a full shuffle. Unlike
+    a real queue it can be entered at any place; it takes memory for about 4 x `size` integers.
     """
 
     def __init__(self, count: int, size: int, *, seed: int = 0, epoch: int = 0) -> None:
@@ -190,8 +192,8 @@ def shuffled_order(
 class Share:
     """The places of one worker of one rank, from place `start` of an epoch of `total` places on.
 
-    Place p goes to rank p mod `world_size`; of a rank's places the m-th goes to worker m mod `num_workers`, so that
-    a loader that asks its workers in turn delivers them in order. A "place" may stand for a record or for a batch.
+    Place p goes to rank p mod `world_size`; of a rank's places the m-th goes to worker m mod `num_workers`,
+    so that a loader that asks its workers in turn delivers them in order. A "place" may stand for a whole batch.
 
     `split` says what happens where the ranks' shares differ by one: "exact" leaves them so, "drop" leaves the
     last places out, "pad" goes on past the end, with the places from the beginning again (`wrap` maps them).
@@ -223,7 +225,7 @@ class Share:
         return max(0, -(-(self.rank_length - self.worker) // self.num_workers))
 
     def places(self, begin: int, end: int) -> Int64Array:
-        """The share's places number `begin` to `end` (cut at its length), ascending; past `total` they are padding."""
+        """Places number `begin` to `end` (cut at its length); past `total` they are padding."""
         numbers = np.arange(begin, min(end, len(self)), dtype=np.int64) * self.num_workers + self.worker
         return self._first + numbers * self.world_size
 
