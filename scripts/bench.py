@@ -5,9 +5,10 @@
         [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
 
 Every library works in a process of its own, on the same files, in turns: round by round each does all the
-work once, the order turning, after one pass of warming up that is not counted. Shown are medians; a ratio is the
-median of the ratios of each round. A target that is not met is shown as such; the exit code is 0 either way.
-Libraries are looked for in this interpreter; NAME=PATH names that of another environment for one of
+work once, the order turning, after one pass of warming up that is not counted. Shown are medians; a ratio
+is the median of the ratios of each round. A target that is not met is shown as such; the exit code is 0
+either way. Libraries are looked for in this interpreter; NAME=PATH names that of another environment for
+one of
 tensorflow, tfx_bsl, dali, array_record, lineage (tfrecord 1.14.6, which shares this library's import name).
 """
 

@@ -61,17 +61,12 @@ def _index_builds(plan: Plan) -> Iterator[Case]:
         ]
         targets = [Target("validated index build", "ours", ("lineage",), 20)]
         if shape.name == "img":
-            for source, label in (
-                ("memory", "sum as uint64, in memory"),
-                ("map", "sum as uint64, from a map"),
-            ):
-                contenders.append(
-                    Contender(f"sum_{source}", label, "numpy", "sum", spec | {"source": source})
-                )
-            targets = [
-                Target(f"validated index build against {label}", "ours", (f"sum_{source}",), 0.5)
-                for source, label in (("memory", "a NumPy sum in memory"), ("map", "a NumPy sum from a map"))
-            ]
+            # The promise compares passes over a file in page cache: both map it afresh. A sum over an array that
+            # is in memory already shows what the map itself costs.
+            for source, label in (("map", "sum as uint64, from a map"), ("memory", "sum as uint64, array")):
+                more = spec | {"source": source}
+                contenders.append(Contender(f"sum_{source}", label, "numpy", "sum", more))
+            targets = [Target("validated index build against a NumPy sum", "ours", ("sum_map",), 0.5)]
         yield Case("index", shape.name, "build an index", tuple(contenders), tuple(targets))
 
 
@@ -249,6 +244,7 @@ def read(plan: Plan) -> Iterator[Case]:
 def random(plan: Plan) -> Iterator[Case]:
     """256 random positions at a time, raw and decoded, against array_record's raw records."""
     options = (("ar", "group_size:1"), ("ar_plain", "group_size:1,uncompressed"))
+    # array_record reads with a pool of threads; the promise is about one CPU, its best is shown too.
     for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
         spec = plan.spec(shape, take=256, draws=20 if shape.name == "img" else plan.some(100))
         contenders = (
@@ -256,6 +252,17 @@ def random(plan: Plan) -> Iterator[Case]:
             Contender("columns", "read, to columns", "tfrecord", "random", spec | {"raw": False}),
             *(
                 Contender(key, f"__getitems__, {text}", "array_record", "random", spec | {"options": text})
+                for key, text in options
+            ),
+            *(
+                Contender(
+                    f"{key}_all",
+                    f"__getitems__, {text}, all CPUs",
+                    "array_record",
+                    "random",
+                    spec | {"options": text},
+                    one_cpu=False,
+                )
                 for key, text in options
             ),
         )
