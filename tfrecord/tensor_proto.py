@@ -130,7 +130,7 @@ def decode_tensor_proto(
 
 
 def _values(tensor: Any) -> npt.NDArray[Any]:
-    """The stored values, flat. Halves travel as bit patterns, complex numbers as pairs, small ints as int32."""
+    """The stored values, flat. Halves travel as bit patterns, complex numbers as pairs."""
     if tensor.dtype == _STRING:
         strings = np.empty(len(tensor.string_val), object)
         strings[:] = list(tensor.string_val)
@@ -145,14 +145,15 @@ def _values(tensor: Any) -> npt.NDArray[Any]:
         if len(tensor.tensor_content) % dtype.itemsize:
             raise DecodeError(f"{len(tensor.tensor_content)} bytes are no whole number of {dtype.name}")
         if dtype.kind == "b":
-            return np.frombuffer(tensor.tensor_content, np.uint8) != 0
+            return np.frombuffer(tensor.tensor_content, np.uint8).astype(np.bool_)
         return np.frombuffer(tensor.tensor_content, dtype).astype(native)
     stored = getattr(tensor, _DTYPES[tensor.dtype][1])
     if dtype.kind == "c":
         parts = np.array(stored, np.float32 if dtype.itemsize == 8 else np.float64)
         if len(parts) % 2:
             raise DecodeError("a complex tensor has half a value")
-        return parts.view(native)
+        pairs: npt.NDArray[Any] = parts.view(native)
+        return pairs
     if dtype == np.float16:
         return _exact(stored, np.dtype(np.uint16)).view(np.float16)
     if dtype.kind in "iu" and dtype.itemsize < 4:

@@ -1,0 +1,127 @@
+"""`tfrecord2idx`: text indexes, which DALI and the readers of this lineage take too.
+
+Exit codes: 0 fine, 1 something is wrong with a file, 2 wrong use. A file that is damaged gets no index, and
+an index that is already there stays as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from indexer.build import build_index
+from indexer.errors import TFRecordError
+from indexer.paths import walk_folder
+
+__all__ = ["create_index", "create_indices", "main"]
+
+_EPILOG = """\
+examples:
+  tfrecord2idx train.tfrecord train.tfindex   index of one file
+  tfrecord2idx data/                          a.tfindex beside each a.tfrecord
+  tfrecord2idx data/ indexes/                 the same in another folder
+
+In a folder the usual names count: *.tfrecord, *.tfrecords, *.tfrec, *.tfrecord-00000-of-00010. Other than
+a.tfrecord, a file's index has its whole name and .tfindex.
+"""
+
+
+def create_index(tfrecord_file: str | os.PathLike[str], index_file: str | os.PathLike[str]) -> None:
+    """Write the text index of one file: a line `offset size` a record.
+
+    The whole file is validated first; the index is then put in place at once. Raises a `TFRecordError` (a
+    RuntimeError) with file, record and offset where the file is damaged, OSError where it cannot be read.
+    """
+    build_index(os.fspath(tfrecord_file), os.fspath(index_file), format="text")
+
+
+def create_indices(
+    tfrecord_dir: str | os.PathLike[str], index_dir: str | os.PathLike[str] | None = None
+) -> None:
+    """Write the text index of every TFRecord file of a folder, beside it or in `index_dir` (made if need be).
+
+    All files are tried; then the first failure, if any, is raised.
+    """
+    failures = []
+    for data, index in _folder_pairs(
+        os.fspath(tfrecord_dir), None if index_dir is None else os.fspath(index_dir)
+    ):
+        try:
+            create_index(data, index)
+        except (TFRecordError, OSError) as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _folder_pairs(folder: str, out_folder: str | None) -> Iterator[tuple[str, str]]:
+    """Each data file of the folder with the path of its index."""
+    if out_folder is not None:
+        os.makedirs(out_folder, exist_ok=True)
+    for data in walk_folder(folder, usual_only=True):
+        name = re.sub(r"\.tfrecord$", "", os.path.basename(data)) + ".tfindex"
+        yield data, os.path.join(folder if out_folder is None else out_folder, name)
+
+
+def _pairs(data: str, index: str | None, fail: Callable[[str], None]) -> list[tuple[str, str]]:
+    """What to index, from the arguments; `fail` exits with a usage error."""
+    if os.path.isdir(data):
+        if index is not None and os.path.exists(index) and not os.path.isdir(index):
+            fail(f"{data} is a folder, but {index} is a file")
+        return list(_folder_pairs(data, index))
+    if index is None:
+        missing = "is no folder; to index one file, give the index's path too"
+        fail(f"{data} {missing}" if os.path.exists(data) else f"{data} does not exist")
+    assert index is not None
+    if os.path.isdir(index):
+        fail(f"{index} is a folder: give the path of the index file")
+    if os.path.exists(data) and os.path.exists(index) and os.path.samefile(data, index):
+        fail("DATA and INDEX are the same file")
+    return [(data, index)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code (usage errors exit with 2)."""
+    parser = argparse.ArgumentParser(
+        prog="tfrecord2idx",
+        usage="tfrecord2idx [-h] [--format {text,extended}] DATA INDEX\n"
+        "       tfrecord2idx [-h] [--format {text,extended}] FOLDER [OUT_FOLDER]",
+        description="Validate TFRecord files and write their index files.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", help="a TFRecord file, or a folder of them")
+    parser.add_argument(
+        "index", metavar="INDEX", nargs="?", help="the index file, or a folder for the indexes"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "extended"), default="text", help="index format (default: text)"
+    )
+    args = parser.parse_args(argv)
+    failed = 0
+    try:
+        pairs = _pairs(args.data, args.index, parser.error)
+    except OSError as error:
+        print(f"tfrecord2idx: {error}", file=sys.stderr)
+        return 1
+    if not pairs:
+        print(f"tfrecord2idx: no TFRecord files in folder {args.data}", file=sys.stderr)
+        return 1
+    for data, index in pairs:
+        try:
+            built = build_index(data, index, format=args.format)
+        except (TFRecordError, OSError) as error:
+            failed += 1
+            print(f"tfrecord2idx: {error}", file=sys.stderr)
+        else:
+            print(f"{index}: {len(built):,} records")
+    if failed and len(pairs) > 1:
+        print(f"tfrecord2idx: {failed} of {len(pairs)} files failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
