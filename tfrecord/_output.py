@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from indexer import framing, streams
 from indexer.errors import TFRecordError
+from indexer.files import is_url, remote_filesystem
 
 _WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
 _MODES = ("w", "x", "a")
@@ -54,9 +54,11 @@ class Output:
             return
         path = os.fsdecode(os.fspath(target))
         self.path = path
-        if "://" in path:
+        local = path.removeprefix("file://")
+        if is_url(local):
             self._file = _open_url(path, mode)
         else:
+            self.path = path = local
             self.is_local = True
             keep = self._check_tail(path) if mode == "a" and os.path.exists(path) else None
             # Unbuffered: each record reaches the system whole, in one write.
@@ -101,8 +103,8 @@ class Output:
             if found == "zlib":
                 raise ValueError(f"{path}: a zlib file cannot be appended to: one file is one zlib stream; use GZIP")
         if found:
-            scanner = streams.StreamScanner(path, found)
-            self.lengths = np.concatenate([self.lengths, *(chunk[2] for chunk in scanner)])
+            chunks = streams.iter_chunks(path, compression_type=found, verify=framing.VERIFY_LENGTHS)
+            self.lengths = np.concatenate([self.lengths, *(chunk.lengths for chunk in chunks)])
             self.size = int(self.lengths.sum()) + framing.FRAME_OVERHEAD * len(self.lengths)
             return None
         return self._check_plain_tail(path)
@@ -234,14 +236,7 @@ def _is_fsspec_file(target: Any) -> bool:
 def _open_url(url: str, mode: str) -> Any:
     if mode == "a":
         raise ValueError(f"{url}: appending needs a local file")
-    try:
-        import fsspec
-    except ImportError as error:
-        raise ImportError(f"{url}: URLs need fsspec: pip install 'tfrecord[remote]'") from error
-    system, path = fsspec.core.url_to_fs(url)
-    if mode == "x" and system.exists(path):
+    filesystem, path = remote_filesystem(url)
+    if mode == "x" and filesystem.exists(path):
         raise FileExistsError(f"{url} exists already")
-    return system.open(path, "wb")
-
-
-Lengths = npt.NDArray[np.uint64]
+    return filesystem.open(path, "wb")

@@ -5,18 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from tfrecord._output import Output
+from tfrecord._rows import flatten_batch
 from tfrecord._values import describe
-from tfrecord.encode import Datum, encode_example, encode_frame, encode_sequence_example
+from tfrecord.encode import Datum, RowFrames, encode_example, encode_frame, encode_sequence_example
 
 __all__ = ["TFRecordWriter"]
 
 # Records from this size on are written in three parts, not copied into one.
 _COPY_BELOW = 1 << 24
+# So much of a batch is encoded before it is written.
+_BATCH_BYTES = 4 << 20
 
 
 class TFRecordWriter:
@@ -78,6 +84,35 @@ class TFRecordWriter:
         size = payload.nbytes + FRAME_OVERHEAD
         parts = (frame_header(payload.nbytes), payload, frame_footer(payload))
         self._put(parts if size >= _COPY_BELOW else (b"".join(parts),), size)
+
+    def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
+        """Write n records from columns, without a Python object a value.
+
+        Args:
+            columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), or an Arrow
+                RecordBatch or Table. A column is an array ``(n, ...)`` (integers and bool become int64, floats
+                float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list; or a pair of one of these and a
+                type name, as in `write`.
+            present: for a dict: name to bool ``(n,)``; where False the record lacks the feature.
+
+        All rows are checked before the first is written; errors are those of `write`. Where the file cannot take
+        them all it is cut back to where it was before the batch.
+        """
+        self._check_open()
+        rows = RowFrames(flatten_batch(columns, present))
+        ends = np.cumsum(rows.lengths + np.uint64(FRAME_OVERHEAD))
+        mark, start = self._output.mark(), 0
+        try:
+            while start < len(ends):
+                done = int(ends[start - 1]) if start else 0
+                stop = max(start + 1, int(np.searchsorted(ends, done + _BATCH_BYTES, "right")))
+                frames = rows.frames(start, stop)
+                self._output.write((frames,), len(frames))
+                start = stop
+        except BaseException:
+            self._output.rewind(mark)
+            raise
+        self._num_records += len(ends)
 
     def _put(self, parts: tuple[Any, ...], size: int) -> None:
         self._output.write(parts, size)

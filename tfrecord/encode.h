@@ -1,0 +1,317 @@
+/* Wire bytes of tf.train.Feature lists, and of whole rows of columns as frames.
+ *
+ * Sizes are computed first, then as many bytes are written: each writer gets the end of its room and gives NULL where
+ * the values no longer fit (another thread changed the array meanwhile), so that nothing is ever written beyond it. */
+#ifndef TFRECORD_ENCODE_H
+#define TFRECORD_ENCODE_H
+
+#include "../indexer/framing.h"
+
+enum { KIND_BYTES = 1, KIND_FLOAT = 2, KIND_INT = 3 }; /* the field numbers of tf.train.Feature */
+enum { ROWS_OK = 0, ROWS_BAD_SPAN = 1, ROWS_BAD_BYTES = 2, ROWS_TOO_LARGE = 3, ROWS_CHANGED = 4 };
+enum { TAG_1 = 0x0a, TAG_2 = 0x12 };
+
+static inline unsigned varint_size(uint64_t v) {
+#if defined(__GNUC__)
+    return (unsigned)((63 - __builtin_clzll(v | 1)) * 9 + 73) / 64;
+#else
+    unsigned n = 1;
+    while (v >>= 7) n++;
+    return n;
+#endif
+}
+
+static inline uint8_t *put_varint(uint8_t *p, uint64_t v) {
+    while (v >= 0x80) {
+        *p++ = (uint8_t)(v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t)v;
+    return p;
+}
+
+/* A length-delimited field: its size, and its tag and length. */
+static inline uint64_t field_size(uint64_t content) { return 1 + varint_size(content) + content; }
+
+static inline uint8_t *put_field(uint8_t *p, uint8_t tag, uint64_t content) {
+    *p++ = tag;
+    return put_varint(p, content);
+}
+
+static inline void put_le(uint8_t *p, uint64_t v, int bytes) {
+    for (int i = 0; i < bytes; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+/* ---- lists of numbers -------------------------------------------------------------------------------- */
+
+static inline uint64_t ints_size(const int64_t *values, uint64_t count) {
+    uint64_t size = 0;
+    for (uint64_t i = 0; i < count; i++) size += varint_size((uint64_t)values[i]);
+    return size;
+}
+
+static inline uint8_t *put_ints(uint8_t *p, const uint8_t *end, const int64_t *values, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t v = (uint64_t)values[i];
+        if (end - p < 10 && end - p < (ptrdiff_t)varint_size(v)) return NULL;
+        p = put_varint(p, v);
+    }
+    return p;
+}
+
+static inline uint8_t *put_floats(uint8_t *p, const float *values, uint64_t count) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (count) memcpy(p, values, 4 * count);
+#else
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, 4);
+        put_le(p + 4 * i, bits, 4);
+    }
+#endif
+    return p + 4 * count;
+}
+
+/* The content of FloatList or Int64List whose packed values take `packed` bytes. */
+static inline uint64_t packed_size(uint64_t packed) { return packed ? field_size(packed) : 0; }
+
+/* ---- frames ------------------------------------------------------------------------------------------ */
+
+static inline void put_frame_header(uint8_t *p, uint64_t size, frames_extend_fn crc) {
+    put_le(p, size, 8);
+    put_le(p + 8, crc_mask(crc(0, p, 8)), FRAME_HEADER - 8);
+}
+
+static inline void put_frame_footer(uint8_t *payload, uint64_t size, frames_extend_fn crc) {
+    put_le(payload + size, crc_mask(crc(0, payload, (size_t)size)), FRAME_OVERHEAD - FRAME_HEADER);
+}
+
+/* ---- columns ----------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *key;
+    uint64_t key_size;
+    int kind;
+    const uint8_t *present; /* NULL: every row has it */
+    const int64_t *steps;   /* row to its first span, rows + 1 entries; NULL: row i is span i (no sequence) */
+    uint64_t num_spans;
+    const int64_t *splits; /* span to its first value, num_spans + 1 entries; NULL: `width` values each */
+    uint64_t width;
+    uint64_t num_values;
+    const int64_t *ints;
+    const float *floats;
+    const int64_t *offsets, *lengths; /* of byte strings */
+    const int32_t *ids;               /* which buffer each lies in; NULL: all in the first */
+    const uint8_t *const *buffers;
+    const uint64_t *buffer_sizes;
+    uint64_t num_buffers;
+} column_t;
+
+/* Pairs from..to that may have been changed under our hands are checked each time they are read. */
+static inline int take_span(const int64_t *splits, uint64_t width, uint64_t i, uint64_t limit, uint64_t *from,
+                            uint64_t *to) {
+    if (splits) {
+        int64_t a = splits[i], b = splits[i + 1];
+        if (a < 0 || b < a || (uint64_t)b > limit) return ROWS_BAD_SPAN;
+        *from = (uint64_t)a;
+        *to = (uint64_t)b;
+    } else {
+        *from = i * width;
+        *to = *from + width;
+        if (*to > limit) return ROWS_BAD_SPAN;
+    }
+    return ROWS_OK;
+}
+
+static inline int take_bytes(const column_t *c, uint64_t i, const uint8_t **data, uint64_t *size) {
+    int64_t id = c->ids ? c->ids[i] : 0, offset = c->offsets[i], length = c->lengths[i];
+    if (id < 0 || (uint64_t)id >= c->num_buffers || offset < 0 || length < 0) return ROWS_BAD_BYTES;
+    uint64_t room = c->buffer_sizes[id];
+    if ((uint64_t)offset > room || (uint64_t)length > room - (uint64_t)offset) return ROWS_BAD_BYTES;
+    *data = c->buffers[id] + offset;
+    *size = (uint64_t)length;
+    return ROWS_OK;
+}
+
+/* Bytes of the list message of values from..to. */
+static inline int list_size(const column_t *c, uint64_t from, uint64_t to, uint64_t limit, uint64_t *size) {
+    if (to - from > limit) return ROWS_TOO_LARGE;
+    if (c->kind == KIND_INT) {
+        *size = packed_size(ints_size(c->ints + from, to - from));
+    } else if (c->kind == KIND_FLOAT) {
+        *size = packed_size(4 * (to - from));
+    } else {
+        uint64_t total = 0;
+        for (uint64_t i = from; i < to; i++) {
+            const uint8_t *data;
+            uint64_t length;
+            int status = take_bytes(c, i, &data, &length);
+            if (status) return status;
+            total += field_size(length);
+            if (total > limit) return ROWS_TOO_LARGE;
+        }
+        *size = total;
+    }
+    return ROWS_OK;
+}
+
+/* A Feature whose list takes `size` bytes, with its own field of tag `tag` around it. */
+static inline int put_feature(uint8_t **at, const uint8_t *end, uint8_t tag, const column_t *c, uint64_t from, uint64_t to,
+                              uint64_t size) {
+    uint64_t feature = field_size(size);
+    if ((uint64_t)(end - *at) < field_size(feature)) return ROWS_CHANGED;
+    uint8_t *p = put_field(put_field(*at, tag, feature), (uint8_t)(c->kind << 3 | 2), size);
+    const uint8_t *stop = p + size;
+    if (c->kind == KIND_BYTES) {
+        for (uint64_t i = from; i < to; i++) {
+            const uint8_t *data;
+            uint64_t length;
+            if (take_bytes(c, i, &data, &length)) return ROWS_CHANGED;
+            if ((uint64_t)(stop - p) < field_size(length)) return ROWS_CHANGED;
+            p = put_field(p, TAG_1, length);
+            if (length) memcpy(p, data, length);
+            p += length;
+        }
+    } else if (to > from) {
+        uint64_t packed = c->kind == KIND_FLOAT ? 4 * (to - from) : 0;
+        if (c->kind == KIND_INT) { /* the length of the run follows from the size of the field around it */
+            unsigned n = 1;
+            while (varint_size(size - 1 - n) != n) n++;
+            packed = size - 1 - n;
+        }
+        p = put_field(p, TAG_1, packed);
+        if (c->kind == KIND_FLOAT)
+            p = put_floats(p, c->floats + from, to - from);
+        else
+            p = put_ints(p, stop, c->ints + from, to - from);
+    }
+    *at = p;
+    return p == stop ? ROWS_OK : ROWS_CHANGED;
+}
+
+/* Bytes of what stands in the map entry of a row: a Feature, or a FeatureList. `first` gets the list of a Feature. */
+static inline int value_size(const column_t *c, uint64_t row, uint64_t limit, uint64_t *from, uint64_t *to,
+                             uint64_t *first, uint64_t *size) {
+    if (!c->steps) {
+        int status = take_span(c->splits, c->width, row, c->num_values, from, to);
+        if (!status) status = list_size(c, *from, *to, limit, first);
+        *size = field_size(*first);
+        return status;
+    }
+    uint64_t total = 0;
+    int status = take_span(c->steps, 0, row, c->num_spans, from, to);
+    for (uint64_t step = *from; !status && step < *to; step++) {
+        uint64_t a, b, list = 0;
+        status = take_span(c->splits, c->width, step, c->num_values, &a, &b);
+        if (!status) status = list_size(c, a, b, limit, &list);
+        total += field_size(field_size(list));
+        if (!status && total > limit) status = ROWS_TOO_LARGE;
+    }
+    *size = total;
+    return status;
+}
+
+/* Bytes of the map entries of a row; `place` is the column where it ends. */
+static int entries_size(const column_t *columns, uint64_t count, uint64_t row, uint64_t limit, uint64_t *size,
+                        uint64_t *place) {
+    uint64_t total = 0;
+    for (*place = 0; *place < count; ++*place) {
+        const column_t *c = columns + *place;
+        uint64_t from = 0, to = 0, first = 0, value = 0;
+        if (c->present && !c->present[row]) continue;
+        int status = value_size(c, row, limit, &from, &to, &first, &value);
+        if (status) return status;
+        total += field_size(field_size(c->key_size) + field_size(value));
+        if (total > limit) return ROWS_TOO_LARGE;
+    }
+    *size = total;
+    return ROWS_OK;
+}
+
+static int put_entries(uint8_t **at, const uint8_t *end, const column_t *columns, uint64_t count, uint64_t row,
+                       uint64_t limit) {
+    uint8_t *p = *at;
+    for (const column_t *c = columns; c < columns + count; c++) {
+        uint64_t from = 0, to = 0, first = 0, value = 0;
+        if (c->present && !c->present[row]) continue;
+        if (value_size(c, row, limit, &from, &to, &first, &value)) return ROWS_CHANGED;
+        uint64_t entry = field_size(c->key_size) + field_size(value);
+        if ((uint64_t)(end - p) < field_size(entry)) return ROWS_CHANGED;
+        p = put_field(put_field(p, TAG_1, entry), TAG_1, c->key_size);
+        if (c->key_size) memcpy(p, c->key, c->key_size);
+        p += c->key_size;
+        if (!c->steps) {
+            int status = put_feature(&p, end, TAG_2, c, from, to, first);
+            if (status) return status;
+            continue;
+        }
+        p = put_field(p, TAG_2, value);
+        for (uint64_t step = from; step < to; step++) {
+            uint64_t a, b, list = 0;
+            if (take_span(c->splits, c->width, step, c->num_values, &a, &b) || list_size(c, a, b, limit, &list))
+                return ROWS_CHANGED;
+            int status = put_feature(&p, end, TAG_1, c, a, b, list);
+            if (status) return status;
+        }
+    }
+    *at = p;
+    return p == end ? ROWS_OK : ROWS_CHANGED;
+}
+
+/* Rows of Examples (num_sequences < 0) or SequenceExamples. `sections` holds, a row, the size of the entries of its
+ * Features and of its FeatureLists. */
+typedef struct {
+    const column_t *columns; /* the context's, then the sequences' */
+    uint64_t num_context;
+    int64_t num_sequences;
+    uint64_t num_rows;
+    uint64_t *sections;
+    uint64_t limit;
+} rows_t;
+
+static inline uint64_t payload_size(const rows_t *rows, uint64_t row) {
+    uint64_t size = field_size(rows->sections[2 * row]);
+    return rows->num_sequences < 0 ? size : size + field_size(rows->sections[2 * row + 1]);
+}
+
+static int measure_rows(const rows_t *rows, uint64_t *payloads, uint64_t *row, uint64_t *place) {
+    for (*row = 0; *row < rows->num_rows; ++*row) {
+        uint64_t *section = rows->sections + 2 * *row;
+        int status = entries_size(rows->columns, rows->num_context, *row, rows->limit, section, place);
+        if (status) return status;
+        if (rows->num_sequences >= 0) {
+            status = entries_size(rows->columns + rows->num_context, (uint64_t)rows->num_sequences, *row, rows->limit,
+                                  section + 1, place);
+            *place += rows->num_context;
+            if (status) return status;
+        }
+        payloads[*row] = payload_size(rows, *row);
+        if (payloads[*row] > rows->limit) return ROWS_TOO_LARGE;
+    }
+    return ROWS_OK;
+}
+
+/* Frames of the rows start, start + step, ... below stop, into exactly `room` bytes. */
+static int fill_rows(const rows_t *rows, uint64_t start, uint64_t stop, uint64_t step, uint8_t *p, uint64_t room) {
+    frames_extend_fn crc = frames_paths[crc_best()].extend;
+    for (uint64_t row = start; row < stop; row += step) {
+        const uint64_t *section = rows->sections + 2 * row;
+        uint64_t size = payload_size(rows, row);
+        if (room < FRAME_OVERHEAD || size > room - FRAME_OVERHEAD) return ROWS_CHANGED;
+        put_frame_header(p, size, crc);
+        uint8_t *payload = p + FRAME_HEADER, *at = put_field(payload, TAG_1, section[0]);
+        int status = put_entries(&at, at + section[0], rows->columns, rows->num_context, row, rows->limit);
+        if (!status && rows->num_sequences >= 0) {
+            at = put_field(at, TAG_2, section[1]);
+            status = put_entries(&at, at + section[1], rows->columns + rows->num_context,
+                                 (uint64_t)rows->num_sequences, row, rows->limit);
+        }
+        if (status) return status;
+        put_frame_footer(payload, size, crc);
+        p += size + FRAME_OVERHEAD;
+        room -= size + FRAME_OVERHEAD;
+    }
+    return room ? ROWS_CHANGED : ROWS_OK;
+}
+
+#endif
