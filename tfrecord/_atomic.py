@@ -34,12 +34,14 @@ def is_special(path: str) -> bool:
 
 
 class Outputs:
-    """A set of output files: written beside their places, renamed into them on a clean exit, removed on any other.
+    """A set of output files: written beside their places, renamed into them on a clean exit, removed on any
+    other.
 
-    Used as a context manager. `open` and `reserve` give a file, or a path to write to; nothing shows under the final
-    names before the block ends without an exception. Then every file is flushed to disk and renamed. Where a rename
-    fails, those already done are taken back, and what they had replaced is put in place again.
-    Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
+    Used as a context manager. `open` and `reserve` give a file, or a path to write to; nothing shows under
+    the final names before the block ends without an exception. Then every file is flushed to disk and
+    renamed. Where a rename fails, those already done are taken back, and what they had replaced is put in
+    place again. Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a
+    folder.
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
@@ -50,7 +52,9 @@ class Outputs:
     def __enter__(self) -> Outputs:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         try:
             for file in self._files:
                 if kind is None or file is not sys.stdout.buffer:

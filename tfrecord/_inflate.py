@@ -13,7 +13,8 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 
 @dataclass(frozen=True)
 class StreamDamage:
-    """Damage of the compressed stream: where in the compressed file, and the reason (see `CompressionError`)."""
+    """Damage of the compressed stream: where in the compressed file, and the reason (see
+    `CompressionError`)."""
 
     offset: int
     reason: str
@@ -106,8 +107,9 @@ def _find(data: memoryview, needle: bytes, start: int) -> int:
 def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
     """Write to `out` (seekable) what every member of `data` holds, and tell what was damaged.
 
-    `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member the search for the next member goes on from
-    there. A wrong trailer costs nothing: what was decompressed is kept, since records have checksums of their own.
+    `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member the search for the next member goes on
+    from there. A wrong trailer costs nothing: what was decompressed is kept, since records have checksums of
+    their own.
     """
     body_of = _gzip_body if kind == "gzip" else _zlib_body
     damages: list[StreamDamage] = []
@@ -117,7 +119,9 @@ def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
         if body is None:
             if kind == "gzip" and at and not any(data[at : at + _OUTPUT]) and not _any_set(data, at):
                 break  # zero padding after the last member is allowed
-            damages.append(StreamDamage(at, "trailing_garbage" if at else "bad_stream", "no member starts here"))
+            damages.append(
+                StreamDamage(at, "trailing_garbage" if at else "bad_stream", "no member starts here")
+            )
         else:
             stream = _Deflate(data, body, zlib.crc32 if kind == "gzip" else zlib.adler32, kind != "gzip", out)
             reason = stream.run()

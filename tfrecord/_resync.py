@@ -1,8 +1,9 @@
 """Find the next whole frame after damage.
 
-A frame is believed only where both of its checksums fit, 64 bits in all, so bytes that merely look like a length
-are not mistaken for one. Headers are searched for at every byte with NumPy; what passes is checked by the framing
-kernel. Work stays linear in the size of the file, also where a hostile file is full of headers that fit.
+A frame is believed only where both of its checksums fit, 64 bits in all, so bytes that merely look like a
+length are not mistaken for one. Headers are searched for at every byte with NumPy; what passes is checked by
+the framing kernel. Work stays linear in the size of the file, also where a hostile file is full of headers
+that fit.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def header_at(data: memoryview, offset: int) -> int | None:
 
 @lru_cache(maxsize=1)
 def _inverse_rows() -> tuple[int, tuple[int, ...]]:
-    """The masked-free CRC of length 0, and the matrix over GF(2) from CRC differences back to 32-bit lengths."""
+    """The masked-free CRC of length 0, and the matrix over GF(2) from CRC differences back to 32-bit
+    lengths."""
     base = crc32c(bytes(8))
     rows = [(crc32c((1 << bit).to_bytes(8, "little")) ^ base, 1 << bit) for bit in range(32)]
     for bit in range(32):
@@ -77,7 +79,8 @@ def _inverse_rows() -> tuple[int, tuple[int, ...]]:
 
 
 def length_from_checksum(stored: int) -> int:
-    """The one length under 2**32 whose masked checksum is `stored`: repairs a length whose checksum survived."""
+    """The one length under 2**32 whose masked checksum is `stored`: repairs a length whose checksum
+    survived."""
     rotated = (stored - _MASK_DELTA) & _WORD
     base, rows = _inverse_rows()
     difference = ((rotated << 15 | rotated >> 17) & _WORD) ^ base
@@ -169,7 +172,9 @@ class FrameFinder:
         lengths: Any = np.ndarray((count,), "<u8", self._bytes, start)
         stored: Any = np.ndarray((count,), "<u4", self._bytes, start + 8, (8,))
         # Zero pages would make every byte a candidate: a length of zero has one checksum only.
-        likely = np.flatnonzero((lengths <= np.uint64(room)) & ((lengths != 0) | (stored == self._zero_length)))
+        likely = np.flatnonzero(
+            (lengths <= np.uint64(room)) & ((lengths != 0) | (stored == self._zero_length))
+        )
         if not len(likely):
             return []
         lengths, stored = lengths[likely].astype(np.uint64), stored[likely]
@@ -194,11 +199,12 @@ class FrameFinder:
         return offset + scan(self.data[offset:limit]).end
 
     def _aligned_end(self, offset: int) -> int | None:
-        """Where the damaged frame at `offset` ends if nothing was inserted or removed, where that can be told.
+        """Where the damaged frame at `offset` ends if nothing was inserted or removed, where that can be
+        told.
 
-        Tried: the length as stored (its checksum may be what is damaged), and the length that the stored checksum
-        belongs to. Believed where the file ends there, or a header that fits and whose record the file has room for is
-        there; where both are, the nearer end.
+        Tried: the length as stored (its checksum may be what is damaged), and the length that the stored
+        checksum belongs to. Believed where the file ends there, or a header that fits and whose record the
+        file has room for is there; where both are, the nearer end.
         """
         if offset > self.size - HEADER_SIZE:
             return None
@@ -220,8 +226,9 @@ class FrameFinder:
     def _wrapped_until(self, damaged: int, offset: int) -> int | None:
         """Where a bytes field ends that seems to hold what is at `offset`; None where none seems to.
 
-        A payload may itself hold frames (a TFRecord file kept as a value). In an Example such a value follows the tag
-        0x0a and its length, which a record's checksum in that place would match about once in ten thousand.
+        A payload may itself hold frames (a TFRecord file kept as a value). In an Example such a value follows
+        the tag 0x0a and its length, which a record's checksum in that place would match about once in ten
+        thousand.
         """
         length = header_at(self.data, damaged)
         declared = self.size if length is None else min(self.size, damaged + HEADER_SIZE + length)
@@ -238,11 +245,13 @@ class FrameFinder:
         return None
 
     def resume(self, damaged: int) -> int:
-        """Where reading goes on after the damaged frame at `damaged`: a header or a whole frame; else the file's end.
+        """Where reading goes on after the damaged frame at `damaged`: a header or a whole frame; else the
+        file's end.
 
-        The search starts inside the damaged frame, because bytes may have been inserted or removed there. Frames that
-        are part of the damaged record's payload are told from the file's own where there is a sign: what follows
-        the damaged record is where its length says, or the frames fill a bytes field and do not go beyond it.
+        The search starts inside the damaged frame, because bytes may have been inserted or removed there.
+        Frames that are part of the damaged record's payload are told from the file's own where there is a
+        sign: what follows the damaged record is where its length says, or the frames fill a bytes field and
+        do not go beyond it.
         """
         aligned = self._aligned_end(damaged)
         at = damaged + (HEADER_SIZE if header_at(self.data, damaged) is not None else 1)
@@ -253,7 +262,11 @@ class FrameFinder:
                 break
             offset, length = found
             if aligned is not None:
-                end = self.chain_end(offset, aligned) if offset + FRAME_OVERHEAD + length <= aligned else aligned + 1
+                end = (
+                    self.chain_end(offset, aligned)
+                    if offset + FRAME_OVERHEAD + length <= aligned
+                    else aligned + 1
+                )
                 if end >= aligned:
                     return offset
                 at = end

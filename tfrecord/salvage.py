@@ -1,7 +1,8 @@
 """Write what is good of a damaged file to a new one.
 
-A record is kept where both of its checksums fit, and only then. The next one after damage is searched for from inside
-the damaged record (see `_resync`), so that nothing whole is lost, whatever was flipped, cut, wiped, removed or inserted.
+A record is kept where both of its checksums fit, and only then. The next one after damage is searched for
+from inside the damaged record (see `_resync`), so that nothing whole is lost, whatever was flipped, cut,
+wiped, removed or inserted.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import IO, Any, BinaryIO
 from indexer.framing import FRAME_OVERHEAD, scan, sniff
 from indexer.streams import normalize_compression
 
-from ._inflate import StreamDamage, inflate
 from ._atomic import STREAM, Outputs
+from ._inflate import StreamDamage, inflate
 from ._resync import FrameFinder, header_at
 
 _RECORDS_A_STEP = 1 << 16
@@ -38,9 +39,9 @@ __all__ = ["Damage", "SalvageReport", "StreamDamage", "salvage"]
 class Damage:
     """One damaged stretch of a file.
 
-    `record`: how many records, good or passed over, lie before it. `offset` and `length`: bytes, in the decompressed
-    stream where the file is compressed. `reason`: `truncated_header`, `truncated_record`, `bad_length_crc` or
-    `bad_payload_crc`. `detail`: what the stretch looks like, where it can be told.
+    `record`: how many records, good or passed over, lie before it. `offset` and `length`: bytes, in the
+    decompressed stream where the file is compressed. `reason`: `truncated_header`, `truncated_record`,
+    `bad_length_crc` or `bad_payload_crc`. `detail`: what the stretch looks like, where it can be told.
     """
 
     record: int
@@ -54,9 +55,9 @@ class Damage:
 class SalvageReport:
     """What `salvage` found: `records` and `bytes_written` that went to `output`, and what was lost.
 
-    `damages` lists the damaged stretches, at most 10,000; `num_damages` counts all of them, `bytes_lost` their bytes.
-    `stream_damages` lists damage of the compression. `compression` is `""`, `"gzip"` or `"zlib"`; `hint` says what the
-    file looks like where it holds no record at all.
+    `damages` lists the damaged stretches, at most 10,000; `num_damages` counts all of them, `bytes_lost`
+    their bytes. `stream_damages` lists damage of the compression. `compression` is `""`, `"gzip"` or
+    `"zlib"`; `hint` says what the file looks like where it holds no record at all.
     """
 
     path: str
@@ -87,10 +88,11 @@ def salvage(
 ) -> SalvageReport:
     """Copy every whole record of `source` to `destination`, in order, and tell what was lost.
 
-    `source` is never changed; `destination` appears only when it is complete, and may not be `source`. `"-"` is
-    standard input or output. `compression_type` as for readers; a compressed file gives what can be decompressed, and a
-    damaged gzip member is left for the next one. The output is plain, or gzip where `output_compression="GZIP"` is
-    given or `destination` ends in `.gz`. `progress` is called with the bytes done and the bytes in all.
+    `source` is never changed; `destination` appears only when it is complete, and may not be `source`. `"-"`
+    is standard input or output. `compression_type` as for readers; a compressed file gives what can be
+    decompressed, and a damaged gzip member is left for the next one. The output is plain, or gzip where
+    `output_compression="GZIP"` is given or `destination` ends in `.gz`. `progress` is called with the bytes
+    done and the bytes in all.
 
     Raises OSError where a file cannot be read or written. Damage is reported, never raised.
 
@@ -115,7 +117,9 @@ def salvage(
                 report.bytes_written += end - start
         if not report.records and len(data):
             looks = sniff(bytes(data[:512]))
-            report.hint = f"no record was found; the file looks like {looks}" if looks else "no record was found"
+            report.hint = (
+                f"no record was found; the file looks like {looks}" if looks else "no record was found"
+            )
     return report
 
 
@@ -159,7 +163,7 @@ def _note(data: memoryview, report: SalvageReport, damage: Damage, end: int) -> 
     report.damages.append(Damage(damage.record, damage.offset, damage.length, damage.reason, detail))
 
 
-def _mapped(file: IO[bytes]) -> memoryview:
+def map_file(file: IO[bytes]) -> memoryview:
     """The file's bytes, mapped; the map goes when the last view of it does."""
     file.flush()
     if not os.fstat(file.fileno()).st_size:
@@ -176,7 +180,7 @@ def _opened(source: str, folder: str | None) -> Iterator[memoryview]:
             spool = stack.enter_context(tempfile.TemporaryFile(dir=folder))
             shutil.copyfileobj(file, spool, _WRITE)
             file = spool
-        yield _mapped(file)
+        yield map_file(file)
 
 
 def _looks_compressed(data: memoryview, kind: str) -> str:
@@ -194,7 +198,9 @@ def _looks_compressed(data: memoryview, kind: str) -> str:
 
 
 @contextmanager
-def _decompressed(data: memoryview, kind: str, folder: str | None, report: SalvageReport) -> Iterator[memoryview]:
+def _decompressed(
+    data: memoryview, kind: str, folder: str | None, report: SalvageReport
+) -> Iterator[memoryview]:
     compression = _looks_compressed(data, kind)
     if not compression or not len(data):
         yield data
@@ -205,7 +211,7 @@ def _decompressed(data: memoryview, kind: str, folder: str | None, report: Salva
             yield data  # a plain file whose first bytes only look like a compressed one
             return
         report.compression, report.stream_damages = compression, damages
-        yield _mapped(spool)
+        yield map_file(spool)
 
 
 @contextmanager

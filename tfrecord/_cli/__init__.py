@@ -1,0 +1,1 @@
+"""The commands of `tfrecord`, one module a group of them."""

@@ -1,0 +1,265 @@
+"""Check every byte of a file: frames, streams and messages. Goes on after damage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from indexer.errors import CompressionError, CorruptRecordError, DecodeError, FeatureKindError, TFRecordError
+from indexer.files import is_url
+from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
+from indexer.streams import detect, normalize_compression, open_stream
+from tfrecord._atomic import STREAM
+from tfrecord._cli.source import batches
+from tfrecord._inflate import inflate
+from tfrecord._resync import FrameFinder
+from tfrecord.columns import BytesColumn
+from tfrecord.features import compile_features
+from tfrecord.parse import decode_batch, decode_record, record_kind
+from tfrecord.salvage import map_file
+
+_FIRST_BLOCK = 1 << 18
+_BLOCK = 1 << 22
+_LOOK_AT = 64
+_KEPT = 10_000
+_ALL = compile_features(None)
+
+
+@dataclass
+class FileCheck:
+    """What was found in one file. `damages` holds at most 10,000, `num_damages` counts all."""
+
+    path: str
+    records: int = 0
+    size: int = 0
+    compression: str = ""
+    record_type: str = ""
+    num_damages: int = 0
+    damages: list[dict[str, Any]] = field(default_factory=list)
+
+
+Report = Callable[[TFRecordError], None]
+
+
+class Checker:
+    """Checks files one after another on some threads; `report` gets each damage when it is found.
+
+    `parse=False` leaves messages alone; `record_type` says what payloads are (`auto`: by the first of them).
+    `progress` is called with the bytes that were done.
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        parse: bool = True,
+        record_type: str = "auto",
+        report: Report | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.threads, self.parse, self.record_type = threads, parse, record_type
+        self.report, self.progress = report, progress
+
+    def check(self, path: str, compression: str | None = None) -> FileCheck:
+        """Check one file; `-` is standard input. Raises OSError where it cannot be read."""
+        result = FileCheck(path)
+        kind = normalize_compression(compression)
+        plain = path != STREAM and not is_url(path) and os.path.isfile(path)
+        if plain:
+            with open(path, "rb") as file:
+                result.size = os.fstat(file.fileno()).st_size
+                head = file.read(512)
+                if kind == "auto":
+                    kind = detect(head) or ""
+                if not kind:
+                    self._check_buffer(map_file(file), result)
+                    return result
+        result.compression = kind if kind != "auto" else ""
+        self._check_stream(path, kind, result, plain)
+        return result
+
+    # Plain files: hop ahead, then check blocks of frames on the threads.
+
+    def _check_buffer(self, data: memoryview, result: FileCheck, at: int = 0, record: int = 0) -> None:
+        finder = FrameFinder(data)
+        with ThreadPoolExecutor(self.threads) as pool:
+            while at < len(data):
+                damage = self._run(data, at, record, result, pool)
+                if damage is None:
+                    return
+                at, record, reason = damage
+                head = bytes(data[:512])
+                self._damaged(
+                    corrupt_error(reason, path=result.path, record=record, offset=at, buffer_head=head),
+                    result,
+                )
+                following = finder.resume(at)
+                self._advance(following - at)
+                at, record = following, record + 1
+
+    def _run(
+        self, data: memoryview, at: int, record: int, result: FileCheck, pool: ThreadPoolExecutor
+    ) -> tuple[int, int, str] | None:
+        """Check frames up to the first damaged one: its offset, number and reason; None at the end."""
+        waiting: deque[tuple[Any, int, Future[Any]]] = deque()
+        block, hop_at, reason = _FIRST_BLOCK, at, None
+        while True:
+            if hop_at < len(data) and reason is None and len(waiting) <= self.threads:
+                hop = scan(data, start=hop_at, max_bytes=block, verify=VERIFY_LENGTHS)
+                if len(hop.offsets):
+                    job = pool.submit(self._check_block, data, hop.offsets, hop.lengths, result)
+                    waiting.append((hop, record, job))
+                    record += len(hop.offsets)
+                hop_at, reason, block = hop.end, hop.reason, min(2 * block, _BLOCK)
+                continue
+            if not waiting:
+                return None if reason is None else (hop_at, record, reason)
+            hop, first, job = waiting.popleft()
+            bad, troubles = job.result()
+            good = len(hop.offsets) if bad is None else bad[0]
+            result.records += good
+            for row, text in troubles:
+                self._trouble(result, first + row, int(hop.offsets[row]), text)
+            if bad is not None:
+                for *_, later in waiting:
+                    later.cancel()
+                self._advance(int(hop.offsets[good]) - int(hop.offsets[0]))
+                return int(hop.offsets[good]), first + good, bad[1]
+            self._advance(hop.end - int(hop.offsets[0]))
+
+    def _check_block(
+        self, data: memoryview, offsets: Any, lengths: Any, result: FileCheck
+    ) -> tuple[tuple[int, str] | None, list[tuple[int, str]]]:
+        """The first damaged frame of some, and the messages before it that are not valid."""
+        bad = check_frames(data, offsets, lengths)
+        good = len(offsets) if bad is None else bad[0]
+        payloads = BytesColumn((data,), offsets[:good] + np.uint64(HEADER_SIZE), lengths[:good])
+        return bad, self._messages(payloads, result)
+
+    # Streams: in order, the messages checked on the threads.
+
+    def _check_stream(self, path: str, kind: str, result: FileCheck, plain: bool) -> None:
+        errors: list[TFRecordError] = []
+        for batch in batches([path], compression=kind or "none", on_damage=errors.append):
+            self._flush(errors, result)
+            result.records += len(batch.payloads)
+            for row, text in self._messages(batch.payloads, result):
+                offset = batch.chunk.base_offset + int(batch.chunk.offsets[row])
+                self._trouble(result, batch.first + row, offset, text)
+        last = errors[-1] if errors else None
+        self._flush(errors, result)
+        if plain and isinstance(last, CorruptRecordError) and last.reason == "bad_length_crc":
+            self._rest_of_stream(path, kind, result, last)
+        elif isinstance(last, CorruptRecordError) and last.reason != "bad_payload_crc":
+            self._drain(path, kind, result)
+        if plain:
+            self._advance(result.size)
+
+    def _rest_of_stream(self, path: str, kind: str, result: FileCheck, error: CorruptRecordError) -> None:
+        """After a damaged length in a compressed file: decompress it to look for what follows."""
+        with open(path, "rb") as file, tempfile.TemporaryFile() as spool:
+            for damage in inflate(map_file(file), kind, spool):
+                self._damaged(
+                    CompressionError(path, None, damage.offset, damage.reason, damage.detail), result
+                )
+            data = map_file(spool)
+            following = FrameFinder(data).resume(error.offset)
+            progress, self.progress = self.progress, None
+            self._check_buffer(data, result, following, error.record + 1)
+            self.progress = progress
+
+    def _drain(self, path: str, kind: str, result: FileCheck) -> None:
+        """Frames ended too early; whether the stream itself is whole is still to be said."""
+        if path == STREAM:
+            return
+        try:
+            with open(os.devnull, "wb") as nowhere:
+                shutil.copyfileobj(_Readable(open_stream(path, kind)), nowhere)
+        except CompressionError as error:
+            self._damaged(error, result)
+
+    # Messages.
+
+    def _messages(self, payloads: BytesColumn, result: FileCheck) -> list[tuple[int, str]]:
+        """(row, what is wrong) of every payload that is no valid message."""
+        if not len(payloads):
+            return []
+        if not result.record_type:
+            result.record_type = self._type_of(payloads)
+        if not self.parse or result.record_type == "bytes":
+            return []
+        sequence = _ALL if result.record_type == "sequence_example" else None
+        try:
+            decode_batch(payloads, _ALL, sequence_plan=sequence)
+            return []
+        except (DecodeError, FeatureKindError):
+            return list(_bad_messages(payloads))
+
+    def _type_of(self, payloads: BytesColumn) -> str:
+        """What most of the first payloads are, so that one damaged message does not make a file of raw
+        bytes."""
+        if self.record_type != "auto":
+            return self.record_type
+        kinds = [record_kind(payloads.view(i)) for i in range(min(_LOOK_AT, len(payloads)))]
+        if kinds.count("bytes") * 2 >= len(kinds):
+            return "bytes"
+        return "sequence_example" if "sequence_example" in kinds else "example"
+
+    # What was found.
+
+    def _advance(self, count: int) -> None:
+        if self.progress is not None:
+            self.progress(count)
+
+    def _flush(self, errors: list[TFRecordError], result: FileCheck) -> None:
+        for error in errors:
+            self._damaged(error, result)
+        errors.clear()
+
+    def _trouble(self, result: FileCheck, record: int, offset: int, text: str) -> None:
+        self._damaged(CorruptRecordError(result.path, record, offset, "bad_message", text), result)
+
+    def _damaged(self, error: Any, result: FileCheck) -> None:
+        result.num_damages += 1
+        if len(result.damages) < _KEPT:
+            result.damages.append(
+                {
+                    "record": error.record,
+                    "offset": error.offset,
+                    "reason": error.reason,
+                    "message": str(error),
+                }
+            )
+        if self.report is not None:
+            self.report(error)
+
+
+class _Readable:
+    """`read` for shutil over a stream that gives what it has."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1) -> Any:
+        return self._stream.read_some(1 << 20)
+
+
+def _bad_messages(payloads: BytesColumn) -> Iterator[tuple[int, str]]:
+    """One by one. Kinds that differ between records are no damage, within one SequenceExample they are."""
+    for row in range(len(payloads)):
+        payload = payloads.view(row)
+        try:
+            if record_kind(payload) == "sequence_example":
+                decode_record(payload, _ALL, _ALL)
+            else:
+                decode_record(payload, _ALL)
+        except (DecodeError, FeatureKindError) as error:
+            yield row, error.reason

@@ -1,0 +1,172 @@
+"""What the commands share: arguments, output for people and for machines, progress."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from indexer.paths import expand_paths
+from tfrecord._atomic import STREAM
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, for machines.")
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 256), default=None, help="Threads to use (default: one a core)."
+)
+columns_option = click.option(
+    "--columns",
+    default=None,
+    metavar="A,B",
+    callback=lambda ctx, param, value: split_names(value),
+    help="Only these features.",
+)
+compression_option = click.option(
+    "--compression",
+    default=None,
+    metavar="auto|none|gzip|zlib",
+    callback=lambda ctx, param, value: check_compression(value),
+    help="Compression of the input (default: by content).",
+)
+
+
+def split_names(value: str | None) -> list[str] | None:
+    """The names of `a,b`; None where nothing was given."""
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if not names:
+        raise click.BadParameter("no name was given")
+    return names
+
+
+def check_compression(value: str | None) -> str | None:
+    """A compression's name that is known."""
+    from indexer.streams import normalize_compression
+
+    try:
+        normalize_compression(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+def expand(paths: Iterable[str]) -> list[str]:
+    """Data files of these paths, globs and folders; `-` stays as it is. Raises a usage error where nothing
+    is."""
+    found: list[str] = []
+    for path in paths:
+        if path == STREAM:
+            found.append(path)
+            continue
+        try:
+            found += expand_paths(path)
+        except FileNotFoundError as error:
+            raise click.UsageError(str(error)) from None
+    if found.count(STREAM) > 1:
+        raise click.UsageError("standard input can be read once only")
+    return found
+
+
+def default_threads(threads: int | None) -> int:
+    """As many threads as asked for, else one a core that this process may use, at most 16."""
+    import os
+
+    if threads is not None:
+        return threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(16, cores or 1)
+
+
+def console() -> Console:
+    """Where tables go: standard output, as wide as the terminal; not squeezed where it is none."""
+    wide = None if sys.stdout.isatty() else 200
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide, emoji=False, markup=False)
+
+
+def plain(text: Any) -> Text:
+    """Text of a file, safe to print: control characters are escaped, and nothing is taken for markup."""
+    return Text(safe(str(text)))
+
+
+def safe(text: str) -> str:
+    """The text with everything that could drive a terminal escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def table(*headers: str, right: Iterable[str] = ()) -> Table:
+    """An empty table with these columns; those in `right` are aligned to the right."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for header in headers:
+        made.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    return made
+
+
+def add_row(made: Table, *cells: Any) -> None:
+    """A row of values, each made safe to print."""
+    made.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in cells))
+
+
+def emit(value: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False))
+
+
+def jsonable(value: Any) -> Any:
+    """The value with what JSON lacks put into words: NaN and infinities as strings, NumPy numbers as
+    Python's."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
+
+
+def size_text(count: int) -> str:
+    """Bytes as people say them: 512 B, 3.1 MB."""
+    if count < 1000:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000
+        if value < 999.5:
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    return f"{value:.0f} TB"
+
+
+def count_text(count: int, noun: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+@contextmanager
+def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while a block runs, on a terminal only; the block calls it with steps done."""
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(label, total=total)
+        yield lambda steps: bars.advance(task, steps)
