@@ -14,7 +14,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 CHUNK = 2048  # records encoded at a time; bounds memory at a few tens of MB for every shape but `img`
+WRITE_SIZE = 1 << 20  # aligned writes, as a copying tool does them
 _MASK_DELTA = 0xA282EAD8
 _KIND_TAG = {"bytes": 0x0A, "float": 0x12, "int": 0x1A}
 
@@ -56,8 +57,8 @@ class Shape:
 def _tab_columns() -> tuple[Column, ...]:
     # The vocabularies grow as those of click logs do: some ids of one byte, most of two or three.
     vocabulary = [int(3 * 1.7**i) for i in range(26)]
-    floats = [Column(f"float_{i:02d}", "float") for i in range(13)]
-    ints = [Column(f"int_{i:02d}", "int", high=size) for i, size in enumerate(vocabulary)]
+    floats = [Column(f"f{i:02d}", "float") for i in range(13)]
+    ints = [Column(f"i{i:02d}", "int", high=size) for i, size in enumerate(vocabulary)]
     return (*floats, *ints, Column("label", "int", high=2))
 
 
@@ -211,14 +212,19 @@ def payloads(shape: Shape, seed: int = 0) -> Iterator[bytes]:
 def write_file(path: Path, shape: Shape, seed: int = 0) -> int:
     """Write one file beside ``path`` and move it there. Gives its size in bytes."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with open(partial, "wb", buffering=1 << 20) as file:
+    with open(partial, "wb", buffering=0) as file:
+        pending = bytearray()
+        frames: Iterable[bytes]
         if not shape.columns:  # one frame, so that ten million records take a second
-            one = frame(b"")
-            for start in range(0, shape.records, 65_536):
-                file.write(one * min(65_536, shape.records - start))
+            frames = [frame(b"")] * shape.records
         else:
-            for payload in payloads(shape, seed):
-                file.write(frame(payload))
+            frames = map(frame, payloads(shape, seed))
+        for one in frames:
+            pending += one
+            if len(pending) >= WRITE_SIZE:
+                file.write(pending[:WRITE_SIZE])
+                del pending[:WRITE_SIZE]
+        file.write(pending)
     size = partial.stat().st_size
     os.replace(partial, path)
     return size
