@@ -39,10 +39,8 @@ class Ragged:
     row_splits: Int64Array
 
     def __init__(self, values: Any, row_splits: npt.ArrayLike) -> None:
-        self.values = values if isinstance(values, (BytesColumn, Ragged)) else np.asarray(values)
+        self.values = as_column(values, "values")
         self.row_splits = as_int64(row_splits, "row_splits")
-        if isinstance(self.values, np.ndarray) and self.values.ndim == 0:
-            raise ValueError("values must have at least one dimension")
         if not len(self.row_splits) or self.row_splits[0] != 0:
             raise ValueError("row_splits must start at 0")
         if (self.row_splits[1:] < self.row_splits[:-1]).any():
@@ -279,6 +277,20 @@ class TensorRagged(Ragged):
 
     def __repr__(self) -> str:
         return f"Tensor{self.numpy()!r}"
+
+
+def as_column(values: Any, what: str) -> Any:
+    """`values` as a column; a list of bytes is a BytesColumn (numpy's strings would lose trailing zeros)."""
+    if isinstance(values, (BytesColumn, Ragged)):
+        return values
+    if isinstance(values, (list, tuple)) and values and isinstance(values[0], bytes):
+        return BytesColumn.from_list(values)
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{what} must be numbers, bool, a BytesColumn or a Ragged, got dtype {array.dtype}")
+    if array.ndim == 0:
+        raise ValueError(f"{what} must have at least one dimension, got a scalar")
+    return array
 
 
 def arrow_of(column: Any, binary_views: bool) -> Any:

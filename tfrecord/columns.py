@@ -14,7 +14,16 @@ from tfrecord._arrays import BoolArray, as_position, as_positions
 from tfrecord._bytes_column import BytesColumn
 from tfrecord._from_arrow import column_of
 from tfrecord._optional import optional
-from tfrecord._ragged import Ragged, TensorRagged, arrow_of, concat_columns, describe, preview, same_column
+from tfrecord._ragged import (
+    Ragged,
+    TensorRagged,
+    arrow_of,
+    as_column,
+    concat_columns,
+    describe,
+    preview,
+    same_column,
+)
 from tfrecord._tensors import tensor_of
 
 __all__ = ["BytesColumn", "ColumnBatch", "Ragged", "SequenceBatch", "TensorRagged", "concat"]
@@ -46,16 +55,11 @@ class ColumnBatch(Mapping[str, Any]):
         present: Mapping[str, npt.ArrayLike] | None = None,
         num_rows: int | None = None,
     ) -> None:
-        held = {
-            name: column if isinstance(column, (Ragged, BytesColumn)) else np.asarray(column)
-            for name, column in columns.items()
-        }
+        held = {name: as_column(column, f"column {name!r}") for name, column in columns.items()}
         if num_rows is None:
             num_rows = len(next(iter(held.values()))) if held else 0
         flags: dict[str, BoolArray] = {}
         for name, column in held.items():
-            if isinstance(column, np.ndarray) and column.ndim == 0:
-                raise ValueError(f"column {name!r} has no rows: it is a scalar")
             if len(column) != num_rows:
                 raise ValueError(f"column {name!r} has {len(column)} rows, not {num_rows}")
             given = None if present is None else present.get(name)
