@@ -31,6 +31,10 @@ def check_frames(
 def slices(
     buffer: Any, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64], shift: int = 0
 ) -> list[memoryview]: ...
+def parse_text(
+    data: Any, offsets: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64]
+) -> tuple[int, int]: ...
+def format_text(offsets: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64]) -> bytes: ...
 
 class FileMap:
     size: int

@@ -32,6 +32,11 @@ cdef extern from "framing.h" nogil:
     void crc_prepare() noexcept
     int crc_best() noexcept
 
+cdef extern from "textindex.h" nogil:
+    int TEXT_LINE_MAX
+    uint64_t text_parse(const uint8_t *, uint64_t, uint64_t *, uint64_t *, uint64_t, uint64_t *) noexcept
+    uint64_t text_format(const uint64_t *, const uint64_t *, uint64_t, uint8_t *) noexcept
+
 cdef extern from "filemap.h" nogil:
     int MADV_WILLNEED, MADV_DONTNEED, MADV_SEQUENTIAL, MADV_RANDOM, MADV_POPULATE_READ
     const uint8_t *filemap_open(int, uint64_t) noexcept
@@ -149,6 +154,40 @@ def slices(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, uin
             raise IndexError("slice %d is outside the buffer" % i)
         found[i] = whole[<Py_ssize_t>at:<Py_ssize_t>(at + lengths[i])]
     return found
+
+
+def parse_text(data, uint64_t[::1] offsets, uint64_t[::1] sizes):
+    """Fill the arrays from lines of "offset size"; (count, 0), or (0, line) of the first that is none (from 1)."""
+    cdef Py_buffer view
+    cdef uint64_t count = 0, line = 0
+    if offsets.shape[0] != sizes.shape[0] or offsets.shape[0] == 0:
+        raise ValueError("offsets and sizes must be of one size that is not 0")
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            line = text_parse(<const uint8_t *>view.buf, view.len, &offsets[0], &sizes[0], offsets.shape[0], &count)
+    finally:
+        PyBuffer_Release(&view)
+    if line:
+        return 0, line
+    return count, 0
+
+
+def format_text(const uint64_t[::1] offsets, const uint64_t[::1] sizes):
+    """Lines of "offset size" as bytes."""
+    cdef Py_ssize_t count = offsets.shape[0]
+    cdef bytearray out
+    cdef uint8_t *start
+    cdef uint64_t used
+    if sizes.shape[0] != count:
+        raise ValueError("offsets and sizes differ in size")
+    if count == 0:
+        return b""
+    out = bytearray(count * TEXT_LINE_MAX)
+    start = out
+    with nogil:
+        used = text_format(&offsets[0], &sizes[0], count, start)
+    return out[:used]
 
 
 cdef class FileMap:

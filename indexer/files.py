@@ -13,6 +13,7 @@ import re
 import stat
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
@@ -55,7 +56,7 @@ def remote_filesystem(url: str) -> tuple[Any, str]:
     return filesystem, path
 
 
-class DataFile:
+class DataFile(ABC):
     """One plain (not compressed) source of bytes; made by `open_data`.
 
     Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether `buffer`
@@ -75,7 +76,9 @@ class DataFile:
         `IndexError` outside the file; `TruncatedRecordError` where the file has shrunk since it was opened.
         """
         if offset < 0 or length < 0 or offset + length > self.size:
-            raise IndexError(f"{self.path}: bytes {offset} to {offset + length} are outside its {self.size} bytes")
+            raise IndexError(
+                f"{self.path}: bytes {offset} to {offset + length} are outside its {self.size} bytes"
+            )
         self._check_open()
         return memoryview(self._read(offset, length))
 
@@ -99,8 +102,9 @@ class DataFile:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    @abstractmethod
     def _read(self, offset: int, length: int) -> Any:
-        raise NotImplementedError
+        """Bytes, or a view, of a range that is inside the file."""
 
     def _check_open(self) -> None:
         if self.closed:
@@ -156,9 +160,7 @@ class _MappedFile(DataFile):
         self._map = file_map
         self._whole = memoryview(file_map).toreadonly()
 
-    def view(self, offset: int, length: int) -> memoryview:
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise IndexError(f"{self.path}: bytes {offset} to {offset + length} are outside its {self.size} bytes")
+    def _read(self, offset: int, length: int) -> memoryview:
         self.check_size()
         return self._whole[offset : offset + length]
 
@@ -266,7 +268,9 @@ class _RemoteFile(DataFile):
         self._check_open()
 
     def _read(self, offset: int, length: int) -> bytes:
-        data = bytes(self._filesystem.cat_file(self._name, start=offset, end=offset + length)) if length else b""
+        data = (
+            bytes(self._filesystem.cat_file(self._name, start=offset, end=offset + length)) if length else b""
+        )
         if len(data) < length:
             raise self._shrunk(offset + len(data), offset)
         return data

@@ -60,7 +60,14 @@ _MASK_DELTA = 0xA282EAD8
 _HEADER = struct.Struct("<QI")
 _UINT32 = struct.Struct("<I")
 # What the kernel's status numbers mean.
-_REASONS = (None, "truncated_header", "truncated_record", "bad_length_crc", "bad_payload_crc", "index_mismatch")
+_REASONS = (
+    None,
+    "truncated_header",
+    "truncated_record",
+    "bad_length_crc",
+    "bad_payload_crc",
+    "index_mismatch",
+)
 _FIRST_CAPACITY = 1024
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -361,7 +368,12 @@ _ERROR_TYPES: dict[str, Callable[..., CorruptRecordError]] = {
 
 
 def corrupt_error(
-    reason: str, *, path: str | None, record: int | None, offset: int, buffer_head: bytes | Sequence[int] = b"",
+    reason: str,
+    *,
+    path: str | None,
+    record: int | None,
+    offset: int,
+    buffer_head: bytes | Sequence[int] = b"",
     detail: str = "",
 ) -> CorruptRecordError:
     """The exception for a reason of `scan` or `check_frames`.

@@ -1,0 +1,70 @@
+"""Bytes on disk: the record format, files and streams of it, and indexes of where each record is.
+
+It knows nothing of what the records hold; for that see the package ``tfrecord``, which stands on this one.
+"""
+
+from ._engine import engine
+from .build import (
+    BuildResult,
+    IndexWriter,
+    build_index,
+    build_indexes,
+    check_index,
+    find_index,
+    scan_index,
+    sidecar_path,
+)
+from .errors import (
+    ChecksumError,
+    CompressionError,
+    CorruptRecordError,
+    DecodeError,
+    FeatureKindError,
+    IndexFileError,
+    MissingFeatureError,
+    StaleIndexError,
+    TFRecordError,
+    TruncatedRecordError,
+    UnsupportedCompressionError,
+)
+from .files import DataFile, open_data
+from .formats import load_index
+from .framing import crc32c, frame_record, masked_crc32c, scan
+from .index import RecordIndex
+from .paths import expand_paths
+from .streams import iter_chunks, open_output, open_stream
+
+__all__ = [
+    "BuildResult",
+    "ChecksumError",
+    "CompressionError",
+    "CorruptRecordError",
+    "DataFile",
+    "DecodeError",
+    "FeatureKindError",
+    "IndexFileError",
+    "IndexWriter",
+    "MissingFeatureError",
+    "RecordIndex",
+    "StaleIndexError",
+    "TFRecordError",
+    "TruncatedRecordError",
+    "UnsupportedCompressionError",
+    "build_index",
+    "build_indexes",
+    "check_index",
+    "crc32c",
+    "engine",
+    "expand_paths",
+    "find_index",
+    "frame_record",
+    "iter_chunks",
+    "load_index",
+    "masked_crc32c",
+    "open_data",
+    "open_output",
+    "open_stream",
+    "scan",
+    "scan_index",
+    "sidecar_path",
+]

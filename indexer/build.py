@@ -1,0 +1,429 @@
+"""Building, finding and checking indexes.
+
+A build reads the data once, checks every length and payload on the way, and only then puts the index in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from . import formats
+from .atomic import replace_file
+from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
+from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
+from .files import DataFile, is_url, open_data, path_name, remote_filesystem
+from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_LENGTHS, UInt64Array, frame_header
+from .index import RecordIndex
+from .paths import expand_paths, is_data_name, walk_folder
+from .streams import iter_chunks
+
+__all__ = [
+    "BuildResult",
+    "Collector",
+    "IndexWriter",
+    "build_index",
+    "build_indexes",
+    "check_index",
+    "find_index",
+    "scan_index",
+    "sidecar_path",
+]
+
+Format = Literal["extended", "text"]
+INDEX_SUFFIX = ".tfindex"
+# A window this large keeps the pages of few megabytes in memory at a time, and few calls.
+_WINDOW = 8 << 20
+
+
+class Collector(Protocol):
+    """What a build hands each chunk of records to, so that more than places can go into the index.
+
+    It may also have ``satisfied_by(index) -> bool``, which `build_indexes` asks before it takes an index for fresh.
+    """
+
+    def update(self, buffer: Any, payload_offsets: UInt64Array, lengths: UInt64Array) -> None:
+        """Payloads of ``lengths[i]`` bytes at ``payload_offsets[i]`` of ``buffer``, in stored order."""
+
+    def finish(self) -> tuple[Mapping[str, Any], Mapping[str, npt.NDArray[Any]]]:
+        """Metadata that msgpack can hold, and arrays of one entry a record."""
+
+
+class BuildResult(NamedTuple):
+    """What became of one file; ``error`` is the exception where ``status`` is ``"failed"``."""
+
+    path: str
+    index_path: str
+    status: Literal["built", "fresh", "failed"]
+    num_records: int | None
+    error: Exception | None
+
+
+# ---- names -----------------------------------------------------------------------------------------------------
+
+
+def sidecar_path(data_path: Any) -> str:
+    """Where the index of a data file is by default: its whole name and ``.tfindex``."""
+    return path_name(data_path) + INDEX_SUFFIX
+
+
+def find_index(data_path: Any) -> str | None:
+    """The index beside a data file: the sidecar, else ``a.tfindex`` of ``a.tfrecord`` as the lineage writes it."""
+    path = path_name(data_path)
+    candidates = [sidecar_path(path)]
+    stem, extension = os.path.splitext(path)
+    if extension == ".tfrecord":
+        candidates.append(stem + INDEX_SUFFIX)
+    if is_url(path) and not path.startswith("file://"):
+        filesystem, name = remote_filesystem(path)
+        return path + INDEX_SUFFIX if filesystem.exists(name + INDEX_SUFFIX) else None
+    for candidate in candidates:
+        if os.path.isfile(candidate.removeprefix("file://")):
+            return candidate
+    return None
+
+
+# ---- one file --------------------------------------------------------------------------------------------------
+
+
+class _Places:
+    """Offsets and lengths as they come in."""
+
+    def __init__(self) -> None:
+        self._offsets: list[UInt64Array] = []
+        self._lengths: list[UInt64Array] = []
+
+    def add(self, offsets: UInt64Array, lengths: UInt64Array) -> None:
+        self._offsets.append(offsets)
+        self._lengths.append(lengths)
+
+    def arrays(self) -> tuple[UInt64Array, UInt64Array]:
+        if not self._offsets:
+            return np.empty(0, np.uint64), np.empty(0, np.uint64)
+        return np.concatenate(self._offsets), np.concatenate(self._lengths)
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    """What changes when a local file is written to or replaced."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
+
+
+def _scan_file(
+    data: DataFile, verify: int, compression_type: str | None, collector: Collector | None, num_threads: int
+) -> RecordIndex:
+    wanted = normalize_compression(compression_type)
+    head = bytes(data.view(0, min(data.size, HEAD_SIZE)))
+    compression = (detect(head) or "") if wanted == "auto" else wanted
+    source: Any = open_stream(data.path, compression) if compression else data
+    places = _Places()
+    stream_size = 0
+    window = _WINDOW if verify >= VERIFY_ALL and data.mapped else data.size or 1
+    forget = getattr(data, "forget", None)
+    try:
+        for chunk in iter_chunks(
+            source,
+            compression_type=compression,
+            verify=verify,
+            chunk_size=min(window, _WINDOW),
+            num_threads=num_threads,
+        ):
+            offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
+            places.add(offsets, chunk.lengths)
+            if collector is not None:
+                collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
+            stream_size = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])
+            if forget is not None and not compression:
+                forget(int(offsets[0]), stream_size - int(offsets[0]))
+    finally:
+        if source is not data:
+            source.close()
+    metadata, columns = collector.finish() if collector is not None else ({}, {})
+    offsets, lengths = places.arrays()
+    return RecordIndex(
+        offsets,
+        lengths,
+        path=data.path,
+        file_size=data.size,
+        compression=compression,
+        stream_size=stream_size,
+        metadata=metadata,
+        columns=dict(columns),
+        fingerprint=formats.fingerprint(data),
+        checked=True,
+    )
+
+
+def scan_index(
+    data_path: Any,
+    *,
+    verify: int = VERIFY_LENGTHS,
+    compression_type: str | None = None,
+    collector: Collector | None = None,
+    num_threads: int = 1,
+) -> RecordIndex:
+    """The index of a file, in memory; nothing is written.
+
+    With ``verify=VERIFY_LENGTHS`` a plain file is hopped through from header to header; a compressed one is
+    decompressed, forward and in constant memory. Raises at the first damage. A file that changes meanwhile is an
+    `IndexFileError`.
+    """
+    path = path_name(data_path)
+    before = _state(path)
+    with open_data(data_path) as data:
+        index = _scan_file(data, verify, compression_type, collector, num_threads)
+    if before is not None and before != _state(path):
+        raise IndexFileError(path, None, "the data changed while it was being indexed")
+    return index.replace(mtime_ns=before[1] if before is not None else None)
+
+
+def build_index(
+    data_path: Any,
+    index_path: Any = None,
+    *,
+    format: Format = "extended",
+    collector: Collector | None = None,
+    num_threads: int = 1,
+    compression_type: str | None = None,
+) -> RecordIndex:
+    """Check a data file from end to end and write its index.
+
+    ``index_path``: by default the data file's whole name and ``.tfindex``. An earlier index there is replaced at
+    once, and only when the whole file was found good; in any other case it stays. ``format``: ``"extended"``, or
+    ``"text"`` (for plain files only). ``collector`` gets every record in passing. ``num_threads`` share the checks
+    of payloads.
+
+    Raises `CorruptRecordError` or `CompressionError` at the first damage, `IndexFileError` where the data changed
+    meanwhile, `ValueError` where the index would overwrite data, `OSError` where it cannot be written.
+    """
+    path = path_name(data_path)
+    target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
+    if format not in ("extended", "text"):
+        raise ValueError(f"format is {format!r}; it may be 'extended' or 'text'")
+    _refuse_to_overwrite_data(path, target)
+    index = scan_index(
+        data_path,
+        verify=VERIFY_ALL,
+        compression_type=compression_type,
+        collector=collector,
+        num_threads=num_threads,
+    )
+    if format == "text" and index.compression:
+        raise UnsupportedCompressionError(
+            path,
+            None,
+            None,
+            "unsupported_compression",
+            f"it is {index.compression}",
+            "A text index cannot say so; build an extended one.",
+        )
+    index = index.replace(index_path=target, format=format)
+    with replace_file(target) as file:
+        if format == "text":
+            formats.write_text_index(file, index)
+        else:
+            formats.write_index(file, index)
+    return index
+
+
+def _refuse_to_overwrite_data(path: str, target: str) -> None:
+    if is_url(target):
+        raise ValueError(f"{target}: an index is written to a local file; name one")
+    if not os.path.exists(target):
+        return
+    if os.path.exists(path) and os.path.samefile(path, target):
+        raise ValueError(f"the index would overwrite its data: {target}")
+    if os.path.isdir(target):
+        raise IsADirectoryError(f"{target} is a folder, not the name of an index file")
+    if not stat.S_ISREG(os.stat(target).st_mode):
+        raise ValueError(f"{target} is not a regular file")
+    with open(target, "rb") as file:
+        head = file.read(HEADER_SIZE)
+    length = int.from_bytes(head[:8], "little")
+    if is_data_name(target) or (len(head) == HEADER_SIZE and head == frame_header(length)):
+        raise ValueError(f"the index would overwrite other data: {target}")
+
+
+def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1) -> RecordIndex:
+    """Check an index and its data completely, and return the index.
+
+    Every array of the index, every record of the data, and that the one says exactly where the other is. Raises the
+    error of what is wrong; `FileNotFoundError` where there is no index.
+    """
+    path = path_name(data_path)
+    found = find_index(path) if index_path is None else os.fsdecode(index_path)
+    if found is None:
+        raise FileNotFoundError(f"{path} has no index; build it: python -m indexer build {path}")
+    with open_data(data_path) as data:
+        index = formats.load_index(found, data)
+        formats.verify_arrays(found)
+        index.check_all()
+        actual = scan_index(
+            data_path, verify=VERIFY_ALL, compression_type=index.compression, num_threads=num_threads
+        )
+    if len(actual) != len(index):
+        raise IndexFileError(path, found, f"it has {len(index)} records, the data has {len(actual)}")
+    for name in ("offsets", "lengths"):
+        wrong = getattr(index, name) != getattr(actual, name)
+        if wrong.any():
+            raise IndexFileError(
+                path, found, f"record {int(np.argmax(wrong))} is elsewhere, or of another length"
+            )
+    return index
+
+
+class IndexWriter:
+    """Makes the index of a file while that is written, one length after the other."""
+
+    def __init__(self) -> None:
+        self._lengths = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, length: int) -> None:
+        """A record with a payload of ``length`` bytes was written."""
+        self._lengths.append(length)
+
+    def add_many(self, lengths: Iterable[int] | UInt64Array) -> None:
+        """Several records were written, in this order."""
+        if isinstance(lengths, np.ndarray):
+            self._lengths.frombytes(np.ascontiguousarray(lengths, np.uint64).tobytes())
+        else:
+            self._lengths.extend(lengths)
+
+    def abort(self) -> None:
+        """Forget everything; nothing is written."""
+        self._lengths = array("Q")
+
+    def commit(
+        self,
+        data_path: Any,
+        index_path: Any = None,
+        *,
+        compression: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        columns: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> RecordIndex:
+        """Write the extended index of the finished data file, atomically.
+
+        `IndexFileError` where a plain file does not have exactly the bytes of the records that were added.
+        """
+        path = path_name(data_path)
+        target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
+        _refuse_to_overwrite_data(path, target)
+        lengths = np.array(self._lengths, np.uint64)
+        ends = np.cumsum(lengths + np.uint64(FRAME_OVERHEAD), dtype=np.uint64)
+        stream_size = int(ends[-1]) if len(ends) else 0
+        with open_data(path, mmap=False) as data:
+            if not compression and data.size != stream_size:
+                reason = f"the data has {data.size} bytes, the records written have {stream_size}"
+                raise IndexFileError(path, target, reason)
+            index = RecordIndex(
+                ends - lengths - np.uint64(FRAME_OVERHEAD),
+                lengths,
+                path=path,
+                index_path=target,
+                file_size=data.size,
+                compression=compression,
+                stream_size=stream_size,
+                metadata=metadata,
+                columns=columns,
+                format="extended",
+                mtime_ns=os.stat(path).st_mtime_ns,
+                fingerprint=formats.fingerprint(data),
+                checked=True,
+            )
+        with replace_file(target) as file:
+            formats.write_index(file, index)
+        return index
+
+
+# ---- many files ------------------------------------------------------------------------------------------------
+
+
+def _targets(paths: Any, recursive: bool) -> list[str]:
+    """The data files meant; of folders only those with the usual names, since an index is left beside each."""
+    items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
+    if not items:
+        raise ValueError("no paths were given: the list is empty")
+    found: dict[str, str] = {}
+    for item in items:
+        path = path_name(item)
+        if os.path.isdir(path):
+            names = walk_folder(path, recursive=recursive, usual_only=True)
+            if not names:
+                raise FileNotFoundError(f"no data files with the usual names in folder {path}")
+        else:
+            names = expand_paths(item)
+        for name in names:
+            found.setdefault(os.path.realpath(name), name)
+    return list(found.values())
+
+
+def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None:
+    """Number of records of an index that can stay, None where it must be built."""
+    try:
+        index = formats.load_index(target, path)
+    except (IndexFileError, OSError):
+        return None
+    satisfied = getattr(collector, "satisfied_by", None)
+    if index.format != format or (satisfied is not None and not satisfied(index)):
+        return None
+    return len(index)
+
+
+def build_indexes(
+    paths: Any,
+    *,
+    jobs: int = 1,
+    format: Format = "extended",
+    force: bool = False,
+    recursive: bool = True,
+    collector_factory: Callable[[], Collector] | None = None,
+    progress: Callable[[BuildResult], object] | None = None,
+) -> list[BuildResult]:
+    """Build the indexes of files, globs and folders, each beside its data; one result a file, in the files' order.
+
+    Of folders those files with the usual names are taken. An index that fits its data stays as it is, unless
+    ``force``. A file that fails does not stop the others. ``jobs`` threads work at once (checking holds no GIL).
+    ``progress`` is called with each result when it is there, from the calling thread.
+    """
+    targets = _targets(paths, recursive)
+
+    def build_one(path: str) -> BuildResult:
+        target = sidecar_path(path)
+        try:
+            collector = None if collector_factory is None else collector_factory()
+            if not force:
+                fresh = _is_fresh(path, target, format, collector)
+                if fresh is not None:
+                    return BuildResult(path, target, "fresh", fresh, None)
+            index = build_index(path, target, format=format, collector=collector)
+        except (TFRecordError, OSError, ValueError, ImportError) as error:
+            return BuildResult(path, target, "failed", None, error)
+        return BuildResult(path, target, "built", len(index), None)
+
+    results: dict[int, BuildResult] = {}
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        futures = {pool.submit(build_one, path): place for place, path in enumerate(targets)}
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                results[futures[future]] = result
+                if progress is not None:
+                    progress(result)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [results[place] for place in range(len(targets))]

@@ -1,0 +1,370 @@
+"""Compressed and plain streams: told apart by content, read forward in constant memory, written.
+
+Compression is of the whole stream, records inside: GZIP (any number of members; zeros may follow the last one) or
+ZLIB (exactly one stream). TensorFlow ends quietly on most streams that are cut; here a stream that does not reach
+its proper end is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Any
+
+from .errors import CompressionError, UnsupportedCompressionError
+from .files import is_url, path_name, remote_filesystem
+from .framing import HEADER_SIZE, frame_header, sniff
+
+__all__ = [
+    "HEAD_SIZE",
+    "InputStream",
+    "OutputStream",
+    "detect",
+    "normalize_compression",
+    "open_output",
+    "open_stream",
+]
+
+_READ_SIZE = 64 << 10
+# So much is looked at to tell what a stream is.
+HEAD_SIZE = 512
+_GZIP_BITS = 31
+_ZLIB_BITS = 15
+
+_NAMES = {"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zlib": "zlib"}
+
+
+def normalize_compression(name: str | None) -> str:
+    """``"auto"``, ``""``, ``"gzip"`` or ``"zlib"`` for a name as users give it.
+
+    None and ``"auto"`` look at the content; ``""`` and ``"NONE"`` mean plain; ``"GZIP"`` and ``"ZLIB"`` in any case.
+    Any other name is an `UnsupportedCompressionError`, which is a `ValueError`.
+    """
+    if name is None:
+        return "auto"
+    if not isinstance(name, str):
+        raise TypeError(f"compression_type is a str or None, not {type(name).__name__}")
+    known = _NAMES.get(name.strip().lower())
+    if known is None:
+        raise UnsupportedCompressionError(
+            None,
+            None,
+            None,
+            "unsupported_compression",
+            repr(name),
+            "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB'.",
+        )
+    return known
+
+
+def _is_frame(head: bytes) -> bool:
+    return len(head) >= HEADER_SIZE and frame_header(int.from_bytes(head[:8], "little")) == head[:HEADER_SIZE]
+
+
+def detect(head: bytes) -> str | None:
+    """The compression of a stream that begins with ``head``: ``"gzip"``, ``"zlib"``, or None for plain.
+
+    A valid frame header is looked for first, so that plain data is never taken for anything else.
+    """
+    if _is_frame(head):
+        return None
+    if head[:2] == b"\x1f\x8b":
+        return "gzip"
+    if len(head) >= 2 and head[0] & 0x0F == 8 and head[0] >> 4 <= 7 and (head[0] << 8 | head[1]) % 31 == 0:
+        # Some text passes this far; what is no deflate data shows at once.
+        try:
+            zlib.decompressobj(_ZLIB_BITS).decompress(head, HEAD_SIZE)
+        except zlib.error:
+            return None
+        return "zlib"
+    return None
+
+
+class InputStream:
+    """A source of bytes, read forward and decompressed on the way; made by `open_stream`.
+
+    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"``, ``"zlib"``; settled by the first
+    look at the content), ``head`` (the first stored bytes), ``position`` (bytes given out so far).
+    Errors of the stream are `CompressionError`; memory is bounded, whatever the ratio of compression.
+    """
+
+    def __init__(self, file: Any, path: str, compression_type: str | None, *, owned: bool) -> None:
+        self.path = path
+        self.position = 0
+        self.head = b""
+        self._file = file
+        self._owned = owned
+        self._wanted = normalize_compression(compression_type)
+        self._compression: str | None = None
+        self._pending = b""
+        self._inflater: Any = None
+        self._streams = 0  # gzip members or zlib streams begun
+        self._ended = False
+
+    @property
+    def compression(self) -> str:
+        self._start()
+        assert self._compression is not None
+        return self._compression
+
+    def _start(self) -> None:
+        if self._compression is not None:
+            return
+        while len(self.head) < HEADER_SIZE:
+            piece = self._read_stored(_READ_SIZE)
+            if not piece:
+                break
+            self.head += piece
+        self._pending = self.head
+        self.head = self.head[:HEAD_SIZE]
+        self._compression = (detect(self.head) or "") if self._wanted == "auto" else self._wanted
+
+    def _read_stored(self, size: int) -> bytes:
+        piece = self._file.read(size)
+        if piece is None:
+            raise BlockingIOError(f"{self.path}: the stream is not ready; only blocking streams can be read")
+        if not isinstance(piece, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"{self.path}: reading gave {type(piece).__name__}, not bytes; open it in binary mode"
+            )
+        return bytes(piece)
+
+    def read_some(self, size: int) -> bytes:
+        """At least one byte and at most ``size``, as soon as they are there; ``b""`` only at the end."""
+        self._start()
+        if self._compression:
+            piece = self._inflate(size)
+        elif self._pending:
+            piece, self._pending = self._pending[:size], self._pending[size:]
+        else:
+            piece = self._read_stored(size)
+        self.position += len(piece)
+        return piece
+
+    def read(self, size: int = -1) -> bytes:
+        """Exactly ``size`` bytes, fewer only at the end; all that is left with -1."""
+        parts = []
+        left = size if size >= 0 else 1 << 62
+        while left:
+            piece = self.read_some(min(left, 1 << 20))
+            if not piece:
+                break
+            parts.append(piece)
+            left -= len(piece)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _inflate(self, limit: int) -> bytes:
+        while not self._ended:
+            if not self._pending:
+                self._pending = self._read_stored(_READ_SIZE)
+            at_end = not self._pending
+            if self._inflater is None:
+                if at_end:
+                    self._ended = True
+                    break
+                self._next_stream()
+                continue
+            try:
+                data: bytes = self._inflater.decompress(self._pending, limit)
+            except zlib.error as error:
+                raise self._error("bad_stream", str(error)) from None
+            self._pending = self._inflater.unconsumed_tail
+            if self._inflater.eof:
+                self._pending = self._inflater.unused_data
+                self._inflater = None
+            elif at_end and not data:
+                raise self._error("truncated_stream", f"after {self.position} bytes of content")
+            if data:
+                return data
+        return b""
+
+    def _next_stream(self) -> None:
+        """Begin the stream at ``_pending``, which is not empty; or see that only zeros follow."""
+        gzip = self._compression == "gzip"
+        if self._streams:
+            while gzip and len(self._pending) < 2:
+                piece = self._read_stored(_READ_SIZE)
+                if not piece:
+                    break
+                self._pending += piece
+            if not gzip or self._pending[:2] != b"\x1f\x8b":
+                while gzip and self._pending and not any(self._pending):
+                    self._pending = self._read_stored(_READ_SIZE)
+                if self._pending:
+                    raise self._error("trailing_garbage", "")
+                self._ended = True
+                return
+        self._streams += 1
+        self._inflater = zlib.decompressobj(_GZIP_BITS if gzip else _ZLIB_BITS)
+
+    def _error(self, reason: str, detail: str) -> CompressionError:
+        hint = ""
+        if reason == "bad_stream" and self.position == 0:
+            found = detect(self.head)
+            if _is_frame(self.head):
+                hint = "The file is not compressed: leave compression_type out."
+            elif found is not None and found != self._compression:
+                hint = f"It looks like {found} data: leave compression_type out, or name it."
+            elif (looks := sniff(self.head)) is not None and found is None:
+                hint = f"It looks like {looks}."
+        return CompressionError(self.path, None, self.position, reason, detail, hint)
+
+    def close(self) -> None:
+        """Close what was opened here; a file object of the caller's stays open."""
+        if self._owned:
+            self._file.close()
+
+    def __enter__(self) -> InputStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def open_stream(source: Any, compression_type: str | None = None) -> InputStream:
+    """Open a path, URL or binary file object (pipes and unbuffered ones too) for reading forward."""
+    if isinstance(source, InputStream):
+        return source
+    path = path_name(source)
+    wanted = normalize_compression(compression_type)
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        if not hasattr(source, "read"):
+            raise TypeError(f"a path or a binary file object is needed, not {type(source).__name__}")
+        return InputStream(source, path, wanted, owned=False)
+    if is_url(path) and not path.startswith("file://"):
+        filesystem, name = remote_filesystem(path)
+        return InputStream(filesystem.open(name, "rb"), path, wanted, owned=True)
+    local = path[len("file://") :] if path.startswith("file://") else path
+    return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True)
+
+
+class OutputStream:
+    """Where frames are written to, compressed on the way; made by `open_output`.
+
+    Attributes: ``path``, ``compression``, ``position`` (bytes of content written, counted from the start of the file
+    where a plain one is appended to).
+    """
+
+    def __init__(self, file: Any, path: str, compression: str, *, owned: bool, position: int = 0) -> None:
+        self.path = path
+        self.compression = compression
+        self.position = position
+        self._file = file
+        self._owned = owned
+        self._closed = False
+        self._deflater: Any = None
+        if compression:
+            self._deflater = zlib.compressobj(wbits=_GZIP_BITS if compression == "gzip" else _ZLIB_BITS)
+
+    def tell(self) -> int:
+        """Bytes of content written so far."""
+        return self.position
+
+    def write(self, data: Any) -> None:
+        """Write all of ``data``, or raise. Of a plain file that can be truncated nothing of it stays then."""
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        view = memoryview(data).cast("B")
+        if self._deflater is None:
+            self._write_stored(view)
+        else:
+            self._write_stored(self._deflater.compress(view))
+        self.position += view.nbytes
+
+    def _write_stored(self, data: Any) -> None:
+        view = memoryview(data)
+        start: int | None = None
+        try:
+            done = self._file.write(view) if view.nbytes else 0
+            while done is not None and done < view.nbytes:
+                if start is None:
+                    start = self._place(done)
+                done += self._file.write(view[done:])
+        except BaseException:
+            self._cut_back(start)
+            raise
+        if done is None:
+            raise BlockingIOError(
+                f"{self.path}: the stream is not ready; only blocking streams can be written"
+            )
+
+    def _place(self, done: int) -> int | None:
+        """Where this write began, after ``done`` bytes of it."""
+        try:
+            return int(self._file.tell()) - done
+        except (OSError, AttributeError, ValueError):
+            return None
+
+    def _cut_back(self, start: int | None) -> None:
+        if start is not None:
+            try:
+                self._file.seek(start)
+                self._file.truncate(start)
+            except (OSError, AttributeError, ValueError):
+                pass  # it cannot be truncated; the error that led here is raised in any case
+
+    def flush(self) -> None:
+        """Hand everything to the file; of a compressed one up to the last whole byte of the stream."""
+        if self._closed:
+            return
+        if self._deflater is not None:
+            self._write_stored(self._deflater.flush(zlib.Z_SYNC_FLUSH))
+        if hasattr(self._file, "flush"):
+            self._file.flush()
+
+    def sync(self) -> None:
+        """`flush`, and have the system put it on the disk where this is a local file."""
+        self.flush()
+        if self._owned and hasattr(self._file, "fileno"):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Finish the stream. A file object of the caller's is flushed and stays open. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._deflater is not None:
+                self._write_stored(self._deflater.flush())
+            if hasattr(self._file, "flush"):
+                self._file.flush()
+        finally:
+            if self._owned:
+                self._file.close()
+
+    def __enter__(self) -> OutputStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def open_output(target: Any, mode: str = "w", compression_type: str | None = None) -> OutputStream:
+    """Open a path, URL or binary file object for writing.
+
+    ``mode``: ``"w"`` replaces, ``"x"`` refuses what exists, ``"a"`` goes on at the end: of a gzip file with a new
+    member; a zlib file can hold one stream only, so that is a `ValueError`. Nothing is buffered here.
+    """
+    if mode not in ("w", "x", "a"):
+        raise ValueError(f"mode is {mode!r}; it may be 'w', 'x' or 'a'")
+    compression = normalize_compression(compression_type)
+    if compression == "auto":
+        compression = ""
+    path = path_name(target)
+    if mode == "a" and compression == "zlib":
+        raise ValueError(f"{path}: a zlib file holds one stream and cannot be appended to; use GZIP")
+    if not isinstance(target, (str, bytes, os.PathLike)):
+        if not hasattr(target, "write"):
+            raise TypeError(f"a path or a binary file object is needed, not {type(target).__name__}")
+        return OutputStream(target, path, compression, owned=False)
+    if is_url(path) and not path.startswith("file://"):
+        filesystem, name = remote_filesystem(path)
+        if mode == "x" and filesystem.exists(name):
+            raise FileExistsError(f"{path} exists")
+        return OutputStream(
+            filesystem.open(name, mode.replace("x", "w") + "b"), path, compression, owned=True
+        )
+    local = path[len("file://") :] if path.startswith("file://") else path
+    file = open(local, mode + "b", buffering=0)
+    position = file.seek(0, os.SEEK_END) if mode == "a" and not compression and file.seekable() else 0
+    return OutputStream(file, path, compression, owned=True, position=position)

@@ -1,0 +1,371 @@
+"""Index files: the extended format, the text format, and the one loader that tells them apart.
+
+Extended, all numbers little-endian::
+
+    8 bytes   magic "TFRINDEX"
+    u32       version, 1
+    u32       bytes of the header
+    u32       CRC-32C of the header
+    u32       0
+    header    msgpack map: see `_header`
+    arrays    each at a multiple of 64 bytes: offsets (u64), lengths (u64), then the columns
+
+It is opened by a map and in O(1): the header has its own checksum, sizes are compared, and the arrays are viewed where
+they are. The checksums of the arrays are in the header, for `verify_arrays`.
+
+Text: a line ``offset size`` for each record, size being that of the whole frame. Byte for byte what DALI's
+``tfrecord2idx`` and the lineage's write. It cannot say more, so every line is checked when it is read.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from ._engine import kernel as _kernel
+from .compression import detect
+from .errors import IndexFileError, StaleIndexError
+from .files import DataFile, open_data, path_name
+from .framing import FRAME_OVERHEAD, VERIFY_LENGTHS, UInt64Array, check_frame, crc32c
+from .index import RecordIndex
+
+__all__ = [
+    "MAGIC",
+    "bind_index",
+    "fingerprint",
+    "load_index",
+    "text_lines",
+    "verify_arrays",
+    "write_index",
+    "write_text_index",
+]
+
+MAGIC = b"TFRINDEX"
+_VERSION = 1
+_PREFIX = struct.Struct("<8s4I")
+_ALIGNMENT = 64
+# More than any schema needs; a hostile header is refused before it is read.
+_MOST_HEADER = 64 << 20
+_MOST_TEXT_LINE = 48
+_SAMPLE = 1024
+# Plain numbers and fixed byte strings: what can be viewed in a map without making objects.
+_COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
+_COMPRESSIONS = ("", "gzip", "zlib")
+
+_TEXT_LINE = re.compile(rb"[ \t]*(?:([0-9]+)[ \t]+([0-9]+)[ \t]*)?\r?\Z")
+
+
+def fingerprint(data: DataFile) -> int:
+    """A number that tells files apart by their size and a few bytes of their start, middle and end. O(1)."""
+    value = crc32c(data.size.to_bytes(8, "little"))
+    count = min(_SAMPLE, data.size)
+    for offset in (0, (data.size - count) // 2, data.size - count):
+        value = crc32c(data.view(offset, count), value)
+    return value
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------
+
+
+def text_lines(index: RecordIndex) -> bytes:
+    """The text format of an index."""
+    sizes = index.lengths + np.uint64(FRAME_OVERHEAD)
+    if _kernel is not None:
+        return bytes(_kernel.format_text(np.ascontiguousarray(index.offsets), sizes))
+    pairs = zip(index.offsets.tolist(), sizes.tolist(), strict=True)
+    return "".join(f"{offset} {size}\n" for offset, size in pairs).encode()
+
+
+def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
+    """Write the text format. It cannot say that a stream is compressed, so for those it is refused (ValueError)."""
+    if index.compression:
+        raise ValueError(
+            f"{index.path}: the text format has no place for {index.compression}; use 'extended'"
+        )
+    file.write(text_lines(index))
+
+
+def write_index(file: BinaryIO, index: RecordIndex) -> None:
+    """Write the extended format to an empty binary file."""
+    arrays: list[tuple[str, npt.NDArray[Any]]] = [("", index.offsets), ("", index.lengths)]
+    arrays.extend(index.columns.items())
+    arrays = [(name, _little_endian(name, array)) for name, array in arrays]
+    header = _header(index, arrays)
+    at = file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), crc32c(header), 0))
+    at += file.write(header)
+    for _, array in arrays:
+        at += file.write(bytes(-at % _ALIGNMENT))
+        at += file.write(array.reshape(-1).view(np.uint8))
+
+
+def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    dtype = array.dtype.newbyteorder("<")
+    if _COLUMN_DTYPE.match(dtype.str) is None:
+        raise ValueError(
+            f"column {name!r} is of type {array.dtype}; an index keeps numbers and fixed bytes only"
+        )
+    return np.ascontiguousarray(array, dtype)
+
+
+def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]]) -> bytes:
+    fields = {
+        "num_records": len(index),
+        "file_size": index.file_size,
+        "stream_size": index.stream_size,
+        "mtime_ns": index.mtime_ns,
+        "compression": index.compression,
+        "fingerprint": index.fingerprint,
+        "metadata": dict(index.metadata),
+    }
+    checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
+    header, length = b"", -1
+    while (
+        len(header) != length
+    ):  # places depend on the header's own length, which settles at once or after one turn
+        length = len(header)
+        at = _PREFIX.size + length
+        table = []
+        for (name, array), checksum in zip(arrays, checksums, strict=True):
+            at += -at % _ALIGNMENT
+            table.append([name, array.dtype.str, list(array.shape), at, checksum])
+            at += array.nbytes
+        header = msgpack.packb({**fields, "arrays": table, "index_size": at})
+    return header
+
+
+# ---- loading ---------------------------------------------------------------------------------------------------
+
+
+def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
+    """Read an index file of either format.
+
+    With ``data_path`` (a path, or a `DataFile` of the stored bytes) the index is bound to that file: size,
+    fingerprint, first and last frame. `StaleIndexError` where it does not fit, `IndexFileError` where it is damaged;
+    both name the two files and how to rebuild. An extended index is opened in O(1) of its records; its arrays are
+    views of the mapped file.
+    """
+    name = path_name(index_path)
+    data_name = data_path.path if isinstance(data_path, DataFile) else None
+    if data_path is not None and data_name is None:
+        data_name = path_name(data_path)
+
+    def fail(reason: str) -> IndexFileError:
+        return IndexFileError(data_name, name, reason)
+
+    with open_data(index_path) as file:
+        head = bytes(file.view(0, min(file.size, _PREFIX.size)))
+        if head.startswith(MAGIC) or (head and MAGIC.startswith(head)):
+            index = _load_extended(file, head, data_name, fail)
+            return index if data_path is None else bind_index(index, data_path)
+        if data_path is None:
+            return _load_text(file, None, fail)
+    opened = data_path if isinstance(data_path, DataFile) else open_data(data_path, mmap=False)
+    try:
+        with open_data(index_path) as file:
+            index = _load_text(file, opened, fail)
+        return bind_index(index, opened)
+    finally:
+        if opened is not data_path:
+            opened.close()
+
+
+Fail = Callable[[str], IndexFileError]
+
+
+def _load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fail) -> RecordIndex:
+    if len(head) < _PREFIX.size:
+        raise fail("the file is cut short")
+    _, version, length, checksum, zero = _PREFIX.unpack(head)
+    if version != _VERSION or zero:
+        raise fail(f"it has version {version}, this library reads version {_VERSION}")
+    if length > min(_MOST_HEADER, file.size - _PREFIX.size):
+        raise fail("its header is longer than the file, or than any header")
+    packed = file.view(_PREFIX.size, length)
+    if crc32c(packed) != checksum:
+        raise fail("the checksum of its header does not match")
+    try:
+        fields = msgpack.unpackb(packed)
+        return _from_fields(file, fields, data_name)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise fail(f"its header is not valid ({type(error).__name__}: {error})") from None
+
+
+def _number(fields: dict[str, Any], key: str, most: int = (1 << 64) - 1) -> int:
+    value = fields[key]
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{key} is out of range")
+    return value
+
+
+def _from_fields(file: DataFile, fields: Any, data_name: str | None) -> RecordIndex:
+    if _number(fields, "index_size") != file.size:
+        raise ValueError(f"the file should have {fields['index_size']} bytes, and has {file.size}")
+    count, stream_size = _number(fields, "num_records"), _number(fields, "stream_size")
+    if count * FRAME_OVERHEAD > stream_size:
+        raise ValueError("more records than the data has room for")
+    if fields["compression"] not in _COMPRESSIONS:
+        raise ValueError("unknown compression")
+    if not isinstance(fields["metadata"], dict):
+        raise ValueError("metadata is no map")
+    mtime_ns = fields["mtime_ns"]
+    if mtime_ns is not None and type(mtime_ns) is not int:
+        raise ValueError("mtime_ns is no number")
+    arrays = [_view(file, entry) for entry in fields["arrays"]]
+    if len(arrays) < 2 or any(len(array) != count for _, array in arrays):
+        raise ValueError("the arrays are not of the right size")
+    if any(array.dtype.str != "<u8" or array.ndim != 1 for _, array in arrays[:2]):
+        raise ValueError("offsets and lengths are of another type")
+    index = RecordIndex(
+        arrays[0][1],
+        arrays[1][1],
+        path=data_name,
+        index_path=file.path,
+        file_size=_number(fields, "file_size"),
+        compression=fields["compression"],
+        stream_size=stream_size,
+        metadata=fields["metadata"],
+        columns=dict(arrays[2:]),
+        format="extended",
+        mtime_ns=mtime_ns,
+        fingerprint=None if fields["fingerprint"] is None else _number(fields, "fingerprint"),
+    )
+    if index.compression == "" and index.file_size != index.stream_size:
+        raise ValueError("two sizes for one plain file")
+    if count == 0 and stream_size:
+        raise ValueError("no records, but bytes")
+    if count:
+        index.check_entries(np.array([0, count - 1], np.int64))
+    return index
+
+
+def _view(file: DataFile, entry: Any) -> tuple[str, npt.NDArray[Any]]:
+    name, type_name, shape, at, checksum = entry
+    if not isinstance(name, str) or not isinstance(type_name, str) or _COLUMN_DTYPE.match(type_name) is None:
+        raise ValueError("an array has an unknown type")
+    if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
+        raise ValueError("an array has no shape")
+    if type(at) is not int or type(checksum) is not int or at % _ALIGNMENT:
+        raise ValueError("an array is out of place")
+    dtype = np.dtype(type_name)
+    items = 1
+    for size in shape:
+        if type(size) is not int or size < 0:
+            raise ValueError("an array has no size")
+        items *= size
+    if dtype.itemsize * items > file.size - at or at < 0:
+        raise ValueError("an array is outside the file")
+    raw = file.view(at, dtype.itemsize * items)
+    return name, np.frombuffer(raw, dtype, items).reshape(shape) if items else np.empty(shape, dtype)
+
+
+def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex:
+    if data is not None:
+        if file.size == 0 and data.size:
+            raise StaleIndexError(data.path, file.path, f"the index is empty, the data has {data.size} bytes")
+        if data.size and detect(bytes(data.view(0, min(data.size, 512)))) is not None:
+            raise fail("the data is compressed, which a text index cannot belong to")
+        if file.size > (data.size // FRAME_OVERHEAD + 2) * _MOST_TEXT_LINE:
+            raise fail("it is longer than any index of this data can be")
+    offsets, sizes, line = _parse_text(file.view(0, file.size))
+    if line:
+        raise fail(f"line {line} is not 'offset size'")
+    index = RecordIndex(
+        offsets,
+        sizes - np.uint64(FRAME_OVERHEAD),
+        path=None if data is None else data.path,
+        index_path=file.path,
+        format="text",
+        checked=True,
+    )
+    ends = offsets + sizes
+    starts = np.concatenate((np.zeros(1, np.uint64), ends[:-1]))[: len(offsets)]
+    bad = (offsets != starts) | (sizes < FRAME_OVERHEAD) | (ends < offsets)
+    if bad.any():
+        entry = int(np.argmax(bad))
+        raise fail(f"entry {entry} (from 0) does not begin where the one before it ends, or is no record")
+    return index
+
+
+def _parse_text(text: memoryview) -> tuple[UInt64Array, UInt64Array, int]:
+    """Offsets, frame sizes, and the first line that is no entry (from 1), 0 where all are."""
+    data = bytes(text)
+    capacity = min(data.count(b"\n"), len(data) // 4) + 1
+    offsets, sizes = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
+    if _kernel is not None:
+        count, line = _kernel.parse_text(data, offsets, sizes)
+        return offsets[:count], sizes[:count], line
+    count = 0
+    for number, text_line in enumerate(data.split(b"\n"), 1):
+        match = _TEXT_LINE.match(text_line)
+        if match is None:
+            return offsets[:0], sizes[:0], number
+        if match[1] is None:
+            continue
+        if len(match[1].lstrip(b"0")) > 20 or len(match[2].lstrip(b"0")) > 20:
+            return offsets[:0], sizes[:0], number
+        offset, size = int(match[1]), int(match[2])
+        if max(offset, size) >= 1 << 64:
+            return offsets[:0], sizes[:0], number
+        offsets[count], sizes[count] = offset, size
+        count += 1
+    return offsets[:count], sizes[:count], 0
+
+
+# ---- binding ---------------------------------------------------------------------------------------------------
+
+
+def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
+    """The index with ``path`` set, if it fits the data file; `StaleIndexError` if it does not. O(1)."""
+    data = data_path if isinstance(data_path, DataFile) else open_data(data_path, mmap=False)
+    try:
+        reason = _misfit(index, data)
+        if reason is not None:
+            raise StaleIndexError(data.path, index.index_path, reason)
+        return index if index.path == data.path else index.replace(path=data.path)
+    finally:
+        if data is not data_path:
+            data.close()
+
+
+def _misfit(index: RecordIndex, data: DataFile) -> str | None:
+    if index.file_size != data.size:
+        return f"the data has {data.size} bytes, the index is of {index.file_size}"
+    if index.fingerprint is not None and index.fingerprint != fingerprint(data):
+        return "the data is not what was indexed (its content differs)"
+    if index.compression or not len(index):
+        return None
+    for position in (0, len(index) - 1):
+        offset, length = int(index.offsets[position]), int(index.lengths[position])
+        header = data.view(offset, FRAME_OVERHEAD)
+        # Only the header is looked at: a payload is checked when it is read.
+        probe = bytes(header[: FRAME_OVERHEAD - 4]) + bytes(4)
+        if check_frame(probe, 0, 0, verify=VERIFY_LENGTHS) == "bad_length_crc":
+            return f"no record is where the index has record {position}"
+        if int.from_bytes(header[:8], "little") != length:
+            return f"record {position} is of another length"
+    return None
+
+
+def verify_arrays(index_path: Any) -> None:
+    """Check the checksum of every array of an extended index file; `IndexFileError` where one does not match."""
+    with open_data(index_path) as file:
+        head = bytes(file.view(0, min(file.size, _PREFIX.size)))
+        if not head.startswith(MAGIC):
+            return
+
+        def fail(reason: str) -> IndexFileError:
+            return IndexFileError(None, file.path, reason)
+
+        _load_extended(file, head, None, fail)
+        fields = msgpack.unpackb(file.view(_PREFIX.size, _PREFIX.unpack(head)[2]))
+        for place, entry in enumerate(fields["arrays"]):
+            name, array = _view(file, entry)
+            if crc32c(array.reshape(-1).view(np.uint8)) != entry[4]:
+                which = ("offsets", "lengths")[place] if place < 2 else f"column {name!r}"
+                raise fail(f"the checksum of its {which} does not match")

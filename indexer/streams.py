@@ -1,0 +1,245 @@
+"""The one forward scanner over frames, for plain files, compressed streams and pipes alike.
+
+What loaders, index builds and checks read goes through `iter_chunks`, so that all of them see the same records, the
+same errors, and use the same bounded memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from . import framing
+from .compression import (
+    HEAD_SIZE,
+    InputStream,
+    OutputStream,
+    detect,
+    normalize_compression,
+    open_output,
+    open_stream,
+)
+from .errors import CompressionError, CorruptRecordError, TFRecordError
+from .files import DataFile, is_url, open_data, path_name
+from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, corrupt_error, scan
+
+__all__ = [
+    "Chunk",
+    "InputStream",
+    "OutputStream",
+    "detect",
+    "iter_chunks",
+    "normalize_compression",
+    "open_output",
+    "open_stream",
+]
+
+_CHUNK_SIZE = 1 << 20
+_READ_SIZE = 64 << 10
+
+
+class Chunk(NamedTuple):
+    """Some good frames that follow each other.
+
+    ``buffer``: where they are; of a mapped file the whole map, else fresh bytes that nothing else will write to.
+    ``offsets``: of the frames, from the start of ``buffer``, uint64. ``lengths``: of the payloads, uint64.
+    ``base_offset``: where ``buffer`` starts in the (decompressed) stream. ``first_record``: number of the first one.
+    """
+
+    buffer: memoryview
+    offsets: UInt64Array
+    lengths: UInt64Array
+    base_offset: int
+    first_record: int
+
+
+OnDamage = Callable[[TFRecordError], object]
+
+
+def iter_chunks(
+    source: Any,
+    *,
+    compression_type: str | None = None,
+    verify: int = VERIFY_ALL,
+    chunk_size: int = _CHUNK_SIZE,
+    max_records: int | None = None,
+    start: tuple[int, int] = (0, 0),
+    on_damage: OnDamage | None = None,
+    num_threads: int = 1,
+    mmap: bool = True,
+) -> Iterator[Chunk]:
+    """The frames of a path, URL, file object, `DataFile` or `InputStream`, in stored order, chunk by chunk.
+
+    Good records come first, then what is wrong is raised: `CorruptRecordError` or `CompressionError`, with file,
+    record and offset. With ``on_damage`` it is given the error instead: a record whose payload is damaged is passed
+    over; after a damaged length, a cut or a damaged stream the rest is given up.
+    A chunk is about ``chunk_size`` bytes and at most ``max_records`` records; a longer record has one for itself,
+    which grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with.
+    """
+    name = normalize_compression(compression_type)
+    closing: Any = None
+    if isinstance(source, (str, bytes, os.PathLike)):
+        source = closing = _open_best(source, name, mmap)
+    elif not isinstance(source, (DataFile, InputStream)):
+        source = open_stream(source, name)
+    try:
+        walk = _Walk(source, verify, chunk_size, max_records, on_damage, num_threads)
+        if isinstance(source, DataFile):
+            yield from walk.mapped(start) if source.mapped else walk.read(_Ranges(source, start[0]), start)
+        else:
+            if start[0]:
+                _skip(source, start[0])
+            yield from walk.read(source, start)
+    finally:
+        if closing is not None:
+            closing.close()
+
+
+def _open_best(source: Any, compression: str, mmap: bool) -> DataFile | InputStream:
+    """Plain local files by map; everything else as a stream."""
+    path = path_name(source)
+    if mmap and compression in ("", "auto") and not is_url(path) and os.path.isfile(path):
+        data = open_data(source)
+        if data.mapped and (
+            not compression or detect(bytes(data.view(0, min(data.size, HEAD_SIZE)))) is None
+        ):
+            return data
+        data.close()
+    return open_stream(source, compression)
+
+
+def _skip(stream: InputStream, count: int) -> None:
+    while count:
+        piece = stream.read_some(min(count, _CHUNK_SIZE))
+        if not piece:
+            raise ValueError(f"{stream.path}: the start is beyond the end of the stream")
+        count -= len(piece)
+
+
+class _Ranges:
+    """`InputStream`'s reading side over a `DataFile` that is not mapped."""
+
+    def __init__(self, data: DataFile, position: int) -> None:
+        self.path = data.path
+        self._data = data
+        self._position = position
+
+    def read_some(self, size: int) -> Any:
+        size = min(size, self._data.size - self._position)
+        piece = self._data.view(self._position, size) if size > 0 else b""
+        self._position += len(piece)
+        return piece
+
+
+class _Walk:
+    """One pass over the frames of one source."""
+
+    def __init__(
+        self,
+        source: Any,
+        verify: int,
+        chunk_size: int,
+        max_records: int | None,
+        on_damage: OnDamage | None,
+        num_threads: int,
+    ) -> None:
+        self.source = source
+        self.verify = verify
+        self.chunk_size = max(1, chunk_size)
+        self.max_records = max_records
+        self.on_damage = on_damage
+        self.num_threads = num_threads
+        self.record = 0
+
+    def damaged(self, error: TFRecordError) -> None:
+        if self.on_damage is None:
+            raise error
+        self.on_damage(error)
+
+    def corrupt(self, reason: str, offset: int, head: bytes) -> CorruptRecordError:
+        return corrupt_error(
+            reason, path=self.source.path, record=self.record, offset=offset, buffer_head=head
+        )
+
+    def mapped(self, start: tuple[int, int]) -> Iterator[Chunk]:
+        data: DataFile = self.source
+        at, self.record = start
+        populate = getattr(data, "populate", None)
+        while at < data.size:
+            buffer = data.buffer()  # checks that the file did not shrink
+            if populate is not None and self.verify >= VERIFY_ALL:
+                populate(at, self.chunk_size)
+            found = self.scan(buffer, at, self.chunk_size)
+            if len(found.offsets):
+                yield Chunk(buffer, found.offsets, found.lengths, 0, self.record)
+                self.record += len(found.offsets)
+            at = found.end
+            if found.reason is not None:
+                self.damaged(self.corrupt(found.reason, at, bytes(buffer[:HEAD_SIZE])))
+                if found.reason != "bad_payload_crc":
+                    return
+                at += FRAME_OVERHEAD + int.from_bytes(buffer[at : at + 8], "little")
+                self.record += 1
+
+    def scan(self, buffer: Any, at: int, max_bytes: int | None, final: bool = True) -> framing.Scan:
+        return scan(
+            buffer,
+            start=at,
+            max_records=self.max_records,
+            max_bytes=max_bytes,
+            verify=self.verify,
+            final=final,
+            num_threads=self.num_threads,
+        )
+
+    def read(self, stream: Any, start: tuple[int, int]) -> Iterator[Chunk]:
+        base, self.record = start
+        rest: Any = b""
+        failure: CompressionError | None = None
+        final = False
+        while not final:
+            filled, final, failure = self._fill(stream, rest)
+            buffer = memoryview(filled).toreadonly()
+            at = 0
+            while at < len(buffer):
+                found = self.scan(buffer, at, None, final and failure is None)
+                if len(found.offsets):
+                    yield Chunk(buffer, found.offsets, found.lengths, base, self.record)
+                    self.record += len(found.offsets)
+                progress, at = found.end > at, found.end
+                if found.reason is not None:
+                    self.damaged(self.corrupt(found.reason, base + at, bytes(buffer[:HEAD_SIZE])))
+                    if found.reason != "bad_payload_crc":
+                        return
+                    at += FRAME_OVERHEAD + int.from_bytes(buffer[at : at + 8], "little")
+                    self.record += 1
+                elif not progress:
+                    break
+            rest = buffer[at:]
+            base += at
+        if failure is not None:
+            failure = CompressionError(
+                failure.path, self.record, base, failure.reason, failure.detail, failure.hint
+            )
+            self.damaged(failure)
+
+    def _fill(self, stream: Any, rest: Any) -> tuple[bytearray, bool, CompressionError | None]:
+        """A fresh buffer: what was left, and at least what its first frame still needs. (buffer, at end, failure)
+
+        A source that gives little at a time is waited for until a fair chunk is there, unless few records are asked
+        for, as by those who look at a pipe.
+        """
+        filled = bytearray(rest)
+        need = len(filled) + 1 if self.max_records is not None else max(len(filled) + 1, self.chunk_size // 4)
+        if len(filled) >= HEADER_SIZE:
+            need = max(need, FRAME_OVERHEAD + int.from_bytes(filled[:8], "little"))
+        try:
+            while len(filled) < need:
+                piece = stream.read_some(max(self.chunk_size - len(filled), _READ_SIZE))
+                if not piece:
+                    return filled, True, None
+                filled += piece
+        except CompressionError as error:
+            return filled, True, error
+        return filled, False, None
