@@ -442,7 +442,7 @@ cdef class RowEncoder:
         PyMem_Free(self.columns)
         PyMem_Free(self.rows.sections)
 
-    cdef int take(self, column_t *c, tuple column) except -1:
+    cdef int take(self, column_t *c, object column) except -1:
         """Check what a column promises, and keep its arrays."""
         key, kind, present, steps, splits, width, values, offsets, lengths, ids, buffers = column
         cdef uint64_t rows = self.rows.num_rows

@@ -41,6 +41,7 @@ class Output:
         self._owned: list[Any] = []  # what close() closes, in this order
         self._file: Any = None
         self._broken = False
+        self._parked = False
         self._open(target, mode)
         # Where the first byte of ours stands in the file; None where the file cannot be cut back.
         self._base = _position(self._file)
@@ -151,6 +152,21 @@ class Output:
             raise
         self.size += size
 
+    def park(self) -> None:
+        """Give the file descriptor back until the next write, where the file can be found again by its path."""
+        if self.is_local and self._base is not None and self._owned:
+            self._file.close()
+            self._file, self._owned = None, []
+            self._parked = True
+
+    def _resume(self) -> None:
+        if self._parked:
+            assert self.path is not None and self._base is not None
+            self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
+            self._owned = [self._file]
+            self._parked = False
+            self._file.seek(self._base + self._sent)
+
     def mark(self) -> tuple[int, int]:
         """A place that `rewind` can go back to."""
         return self._sent, self.size
@@ -161,6 +177,7 @@ class Output:
         self.size = mark[1]
 
     def _send(self, data: Any) -> None:
+        self._resume()
         view = memoryview(data).cast("B")
         while len(view):
             written = self._file.write(view)
@@ -175,6 +192,9 @@ class Output:
 
     def _undo(self, start: int) -> None:
         """Cut the file back to `start` bytes of ours."""
+        if self._parked and self._sent == start:
+            return
+        self._resume()
         buffered = not isinstance(self._file, io.RawIOBase)  # may hold part of what failed
         if self._compressor is not None:
             self._broken = True
@@ -193,7 +213,7 @@ class Output:
         """Hand everything written so far to the system; a compressed file can be read up to here."""
         if self._compressor is not None and not self._broken:
             self._complete(self._compressor.flush(zlib.Z_SYNC_FLUSH))
-        if hasattr(self._file, "flush"):
+        if not self._parked and hasattr(self._file, "flush"):
             self._file.flush()
 
     def _complete(self, data: bytes) -> None:
@@ -208,7 +228,7 @@ class Output:
         try:
             if self._compressor is not None and not self._broken:
                 self._complete(self._compressor.flush(zlib.Z_FINISH))
-            if not self._owned and hasattr(self._file, "flush"):
+            if not self._parked and not self._owned and hasattr(self._file, "flush"):
                 self._file.flush()
         finally:
             self.abandon()

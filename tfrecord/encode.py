@@ -15,7 +15,7 @@ import numpy.typing as npt
 from indexer.framing import FRAME_OVERHEAD
 from tfrecord import _encode_reference, _values
 from tfrecord._engine import load_kernel
-from tfrecord._rows import Rows
+from tfrecord._flatten import FlatBatch
 
 __all__ = ["MAX_EXAMPLE_BYTES", "encode_example", "encode_sequence_example"]
 
@@ -104,7 +104,7 @@ class RowFrames:
     be one record.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: FlatBatch) -> None:
         self.lengths: npt.NDArray[np.uint64] = np.zeros(rows.num_rows, np.uint64)
         self._encoder = _kernel.RowEncoder(
             rows.columns, rows.num_rows, rows.num_context, rows.is_sequence, MAX_EXAMPLE_BYTES

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import warnings
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from indexer.build import IndexWriter
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from tfrecord._output import Output
-from tfrecord._rows import flatten_batch
+from tfrecord._flatten import flatten_batch
 from tfrecord._values import describe
 from tfrecord.encode import Datum, RowFrames, encode_example, encode_frame, encode_sequence_example
 
-__all__ = ["TFRecordWriter"]
+__all__ = ["ShardedTFRecordWriter", "TFRecordWriter"]
 
 # Records from this size on are written in three parts, not copied into one.
 _COPY_BELOW = 1 << 24
 # So much of a batch is encoded before it is written.
 _BATCH_BYTES = 4 << 20
+# Shards that are open at a time.
+_MAX_OPEN = 64
 
 
 class TFRecordWriter:
@@ -52,7 +58,22 @@ class TFRecordWriter:
         self._output = Output(data_path, mode, compression_type)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
+        self._index: IndexWriter | None = None
+        if index:
+            try:
+                self._index = self._start_index()
+            except BaseException:
+                self._output.abandon()
+                raise
+        self._output.lengths = self._output.lengths[:0]
         self._closed = False
+
+    def _start_index(self) -> IndexWriter:
+        if not self._output.is_local:
+            raise ValueError("index=True needs a local path; index a file elsewhere with tfrecord.build_index")
+        index = IndexWriter()
+        index.add_many(self._output.lengths)
+        return index
 
     @property
     def num_records(self) -> int:
@@ -99,24 +120,18 @@ class TFRecordWriter:
         them all it is cut back to where it was before the batch.
         """
         self._check_open()
-        rows = RowFrames(flatten_batch(columns, present))
-        ends = np.cumsum(rows.lengths + np.uint64(FRAME_OVERHEAD))
-        mark, start = self._output.mark(), 0
-        try:
-            while start < len(ends):
-                done = int(ends[start - 1]) if start else 0
-                stop = max(start + 1, int(np.searchsorted(ends, done + _BATCH_BYTES, "right")))
-                frames = rows.frames(start, stop)
-                self._output.write((frames,), len(frames))
-                start = stop
-        except BaseException:
-            self._output.rewind(mark)
-            raise
-        self._num_records += len(ends)
+        _write_rows(RowFrames(flatten_batch(columns, present)), [self], 0, lambda writer: None)
 
     def _put(self, parts: tuple[Any, ...], size: int) -> None:
         self._output.write(parts, size)
         self._num_records += 1
+        if self._index is not None:
+            self._index.add(size - FRAME_OVERHEAD)
+
+    def _count(self, lengths: npt.NDArray[np.uint64]) -> None:
+        self._num_records += len(lengths)
+        if self._index is not None:
+            self._index.add_many(lengths)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -128,28 +143,40 @@ class TFRecordWriter:
         self._output.flush()
 
     def close(self) -> None:
-        """End the file. Closing twice is fine; writing afterwards is a `ValueError`."""
+        """End the file, then replace its index where one is written. Closing twice is fine; writing afterwards is a
+        `ValueError`."""
+        self._finish(True)
+
+    def _finish(self, with_index: bool) -> None:
         if self._closed:
             return
         self._closed = True
+        index, self._index = self._index, None
         if os.getpid() != self._pid:  # a forked copy: the file is the parent's to end
             self._output.abandon()
             return
-        self._output.close()
+        try:
+            self._output.close()
+            if index is not None and with_index:
+                index.commit(self._output.path, compression=self._output.compression)
+        except BaseException:
+            if index is not None:
+                index.abort()
+            raise
 
     def __enter__(self) -> TFRecordWriter:
         self._check_open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self._finish(kind is None)
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
             return
         text = f"unclosed {self!r}: use it in a with block"
         with contextlib.suppress(Exception):
-            self.close()
+            self._finish(False)
         if os.getpid() == self._pid:
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
@@ -170,6 +197,127 @@ class TFRecordWriter:
     def masked_crc(data: Any) -> bytes:
         """The masked CRC-32C of `data` as the four bytes that the format stores."""
         return masked_crc32c(data).to_bytes(4, "little")
+
+
+def _write_rows(
+    rows: RowFrames, writers: Sequence[TFRecordWriter], turn: int, use: Callable[[TFRecordWriter], None]
+) -> None:
+    """Deal the rows over the writers, beginning with writer `turn`; all of them or none."""
+    count, ways = len(rows.lengths), len(writers)
+    ends = np.cumsum(rows.lengths + np.uint64(FRAME_OVERHEAD))
+    marks = [writer._output.mark() for writer in writers]
+    start = 0
+    try:
+        while start < count:
+            limit = np.uint64(_BATCH_BYTES) + (ends[start - 1] if start else np.uint64(0))
+            stop = max(start + 1, int(np.searchsorted(ends, limit, "right")))
+            for row in range(start, min(start + ways, stop)):
+                writer = writers[(turn + row) % ways]
+                use(writer)
+                frames = rows.frames(row, stop, ways)
+                writer._output.write((frames,), len(frames))
+            start = stop
+    except BaseException:
+        for writer, mark in zip(writers, marks, strict=True):
+            writer._output.rewind(mark)
+        raise
+    for row in range(min(ways, count)):
+        writers[(turn + row) % ways]._count(rows.lengths[row::ways])
+
+
+class ShardedTFRecordWriter:
+    """Writes the shards ``base-00000-of-0000N`` in turn: record i goes to shard i modulo N.
+
+    The shards are balanced to within one record, and those without a record are valid empty files. At most
+    a few dozen files are open at a time, however many shards there are; each compressed shard holds its compressor
+    (about 256 kB).
+
+    Args:
+        base: path of the shards without the suffix. num_shards: at least 1.
+        compression_type, index: as for `TFRecordWriter`, for every shard.
+    """
+
+    def __init__(
+        self, base: Any, num_shards: int, *, compression_type: str | None = None, index: bool = False
+    ) -> None:
+        self._writers: list[TFRecordWriter] = []
+        count = operator.index(num_shards)
+        if isinstance(num_shards, bool) or count < 1:
+            raise ValueError(f"num_shards is {num_shards!r}; it is at least 1")
+        name = os.fsdecode(os.fspath(base))
+        self.paths = tuple(f"{name}-{i:05d}-of-{count:05d}" for i in range(count))
+        self._open: OrderedDict[int, TFRecordWriter] = OrderedDict()
+        self._num_records = 0
+        self._closed = False
+        try:
+            for path in self.paths:
+                self._writers.append(TFRecordWriter(path, compression_type=compression_type, index=index))
+                self._use(self._writers[-1])
+        except BaseException:
+            self._finish(False)
+            raise
+
+    @property
+    def num_records(self) -> int:
+        """Records written to all shards."""
+        return self._num_records
+
+    def _use(self, writer: TFRecordWriter) -> None:
+        """Keep few files open: those written last."""
+        self._open[id(writer)] = writer
+        self._open.move_to_end(id(writer))
+        if len(self._open) > _MAX_OPEN:
+            self._open.popitem(last=False)[1]._output.park()
+
+    def _next(self) -> TFRecordWriter:
+        if self._closed:
+            raise ValueError(f"the writer of {self.paths[0]} and its siblings is closed")
+        writer = self._writers[self._num_records % len(self._writers)]
+        self._use(writer)
+        return writer
+
+    def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
+        """Write one Example or SequenceExample to the next shard; see `TFRecordWriter.write`."""
+        self._next().write(datum, sequence_datum)
+        self._num_records += 1
+
+    def write_bytes(self, record: Any) -> None:
+        """Write any bytes-like to the next shard as it is."""
+        self._next().write_bytes(record)
+        self._num_records += 1
+
+    def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
+        """Write n records from columns, dealt over the shards; see `TFRecordWriter.write_batch`."""
+        self._next()
+        rows = RowFrames(flatten_batch(columns, present))
+        _write_rows(rows, self._writers, self._num_records % len(self._writers), self._use)
+        self._num_records += len(rows.lengths)
+
+    def flush(self) -> None:
+        """Hand all records to the system."""
+        self._next()
+        for writer in self._writers:
+            self._use(writer)
+            writer.flush()
+
+    def close(self) -> None:
+        """End all shards; also where one fails the others are ended, and the first error is raised. Twice is fine."""
+        self._finish(True)
+
+    def _finish(self, with_index: bool) -> None:
+        self._closed = True
+        with contextlib.ExitStack() as stack:
+            for writer in reversed(self._writers):
+                stack.callback(writer._finish, with_index)
+        self._open.clear()
+
+    def __enter__(self) -> ShardedTFRecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._finish(kind is None)
 
 
 def _payload_view(record: Any) -> memoryview:
