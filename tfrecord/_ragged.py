@@ -124,14 +124,8 @@ class Ragged:
 
     def _pad(self, fill_value: Any, max_length: int | Sequence[int | None] | None) -> npt.NDArray[Any]:
         own, rest = _limits(max_length)
-        lengths = self.lengths()
-        width = _width(own, lengths)
-        kept = self
-        if len(lengths) and int(lengths.max()) > width:
-            kept_lengths = np.minimum(lengths, width)
-            kept = Ragged._trusted(
-                self.values[ranges(self.row_splits[:-1], kept_lengths)], splits_of(kept_lengths)
-            )
+        width = _width(own, self.lengths())
+        kept = self._cut(width)
         if isinstance(kept.values, Ragged):
             flat = kept.values._pad(fill_value, rest)
         elif isinstance(kept.values, BytesColumn):
@@ -172,6 +166,14 @@ class Ragged:
     def __repr__(self) -> str:
         rows = items_text((self._preview(i) for i in range(len(self))), len(self))
         return f"Ragged of {describe(self.values)}, {len(self):,} rows, {len(self.values):,} values: {rows}"
+
+    def _cut(self, width: int) -> Ragged:
+        """The rows with at most their first `width` values."""
+        lengths = self.lengths()
+        if not len(lengths) or int(lengths.max()) <= width:
+            return self
+        lengths = np.minimum(lengths, width)
+        return Ragged._trusted(self.values[ranges(self.row_splits[:-1], lengths)], splits_of(lengths))
 
     def equals(self, other: object) -> bool:
         """Whether `other` is a Ragged of the same rows and the same kind of values (NaN equals NaN)."""
@@ -261,12 +263,13 @@ class TensorRagged(Ragged):
     def to_padded(self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None) -> Any:
         """As `Ragged.to_padded`, a tensor on the values' device."""
         own, rest = _limits(max_length)
-        flat = (
-            self.values.to_padded(fill_value, rest) if isinstance(self.values, TensorRagged) else self.values
-        )
-        lengths = self.lengths()
-        width = _width(own, lengths)
-        return _tensors.padded(flat, self.row_splits, lengths, width, fill_value)
+        width = _width(own, self.lengths())
+        kept, flat = self, self.values
+        if isinstance(self.values, TensorRagged):
+            if len(self) and int(self.lengths().max()) > width:
+                kept = self.numpy()._cut(width)._tensors().to(self.row_splits.device)
+            flat = kept.values.to_padded(fill_value, rest)
+        return _tensors.padded(flat, kept.row_splits, width, fill_value)
 
     def equals(self, other: object) -> bool:
         """Whether `other` is a TensorRagged of the same rows."""

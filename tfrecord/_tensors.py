@@ -28,9 +28,12 @@ def nested_of(values: Any, row_splits: Any) -> Any:
     return torch.nested.as_nested_tensor(list(rows))
 
 
-def padded(values: Any, row_splits: Any, lengths: Any, width: int, fill_value: Any) -> Any:
+def padded(values: Any, row_splits: Any, width: int, fill_value: Any) -> Any:
     """Rows of `values` side by side in a tensor (n, width, ...): short ones filled up, long ones cut."""
     torch = optional("torch")
+    if not values.is_floating_point() and values.new_full((), fill_value).item() != fill_value:
+        raise ValueError(f"fill value {fill_value!r} does not fit {values.dtype}")
+    lengths = row_splits.diff()
     within = torch.arange(len(values), device=values.device)
     rows = torch.repeat_interleave(torch.arange(len(lengths), device=values.device), lengths)
     within -= row_splits[:-1][rows]
