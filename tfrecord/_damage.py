@@ -1,0 +1,102 @@
+"""What happens to a damaged record: one rule for every way of reading."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from indexer.errors import CompressionError, CorruptRecordError, DecodeError, TFRecordError
+
+__all__ = ["DAMAGE", "DamagePolicy", "ForkSafeLock", "OnError"]
+
+OnError = str | Callable[[TFRecordError], object]
+
+# What counts as damage. A missing feature or one of another kind is a wrong request, a stale index a wrong
+# file: neither is ever skipped.
+DAMAGE = (CorruptRecordError, CompressionError, DecodeError)
+
+
+class ForkSafeLock:
+    """A re-entrant lock that a forked child finds free, whatever other threads of its parent were doing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def __enter__(self) -> None:
+        if self._pid != os.getpid():
+            self._lock = threading.RLock()
+            self._pid = os.getpid()
+        self._lock.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ForkSafeLock, ()
+
+
+class DamagePolicy:
+    """Raise or skip, and count what was skipped.
+
+    Args:
+        on_error: ``"raise"``, ``"skip"``, or a callable that gets each error (its result is ignored and the
+            record skipped; what it raises goes through).
+        max_skips: so many damaged records are let pass; the next one raises. None: any number.
+
+    A record counts once, however often it is met: in several epochs, or by position and in order.
+
+    Raises:
+        ValueError, TypeError: for options that are not as said.
+    """
+
+    def __init__(self, on_error: OnError = "raise", max_skips: int | None = None) -> None:
+        if not callable(on_error) and on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is {on_error!r}; it is 'raise', 'skip' or a callable")
+        if max_skips is not None:
+            if isinstance(max_skips, bool) or not isinstance(max_skips, int):
+                raise TypeError(f"max_skips is {max_skips!r}; it is an integer or None")
+            if max_skips < 0:
+                raise ValueError(f"max_skips is {max_skips}; it cannot be negative")
+        self.on_error = on_error
+        self.max_skips = max_skips
+        self.skips = on_error != "raise"
+        self._lock = ForkSafeLock()
+        self._seen: dict[str | None, bytearray] = {}  # one bit a record
+        self._count = 0
+
+    @property
+    def num_skipped(self) -> int:
+        """How many different damaged records were skipped; the cut or lost rest of a file counts as one."""
+        return self._count
+
+    def handle(self, error: TFRecordError) -> None:
+        """Return to skip what is damaged, or raise ``error``."""
+        if not self.skips or not isinstance(error, DAMAGE):
+            raise error
+        with self._lock:
+            if self._is_new(error.path, error.record or 0):
+                if self.max_skips is not None and self._count >= self.max_skips:
+                    raise error
+                self._mark(error.path, error.record or 0)
+                self._count += 1
+        if callable(self.on_error):
+            self.on_error(error)
+
+    def _is_new(self, path: str | None, record: int) -> bool:
+        seen = self._seen.get(path, b"")
+        return record >> 3 >= len(seen) or not seen[record >> 3] & 1 << (record & 7)
+
+    def _mark(self, path: str | None, record: int) -> None:
+        seen = self._seen.setdefault(path, bytearray())
+        if record >> 3 >= len(seen):
+            seen.extend(bytes((record >> 3) + 1 - len(seen)))
+        seen[record >> 3] |= 1 << (record & 7)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"on_error": self.on_error, "max_skips": self.max_skips}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]

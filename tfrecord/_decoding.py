@@ -1,0 +1,165 @@
+"""Payloads to what a reader hands out: which kind of record they are, and errors that name file and
+record."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from tfrecord._damage import DamagePolicy
+from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord.features import FeaturePlan, compile_features
+from tfrecord.parse import decode_batch, decode_record, record_kind
+
+__all__ = [
+    "LOCATED_ERRORS",
+    "RECORD_TYPES",
+    "SAMPLE",
+    "Batch",
+    "RecordDecoder",
+    "is_damage",
+    "settle_type",
+    "warn_of_feature_lists",
+]
+
+RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
+
+Batch = ColumnBatch | SequenceBatch | BytesColumn
+Locate = Callable[[int], tuple[str, int]]
+
+LOCATED_ERRORS = (DecodeError, MissingFeatureError, FeatureKindError)
+# So many records are looked at to tell what they are.
+SAMPLE = 32
+
+
+def settle_type(payloads: Sequence[Any]) -> str:
+    """What these records are: ``"sequence_example"`` if one has feature lists, else ``"example"`` if one is
+    such (records of no bytes may be anything), else ``"bytes"``."""
+    kinds = {record_kind(payload) for payload in payloads if len(payload)}
+    for kind in ("sequence_example", "example", "bytes"):
+        if kind in kinds:
+            return kind
+    return "example"
+
+
+def is_damage(payload: Any, error: TFRecordError) -> bool:
+    """Whether the payload is at fault (it is no message at all), and not what is asked of it."""
+    return isinstance(error, DecodeError) and record_kind(payload) == "bytes"
+
+
+def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
+    """Say so where plain Examples are asked of records with feature lists, which would be dropped."""
+    if any(record_kind(payload) == "sequence_example" for payload in payloads):
+        warnings.warn(
+            f"{path}: the records are SequenceExamples and are read as plain Examples: their feature "
+            "lists are left out. Read them with sequence_features (sequence_description, "
+            "record_type='sequence_example')",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+class RecordDecoder:
+    """Decodes records of one kind by compiled features.
+
+    ``record_type`` is None until it is settled. ``dense`` is the plan that batches use where every feature is
+    wanted and a schema of all the data is known.
+    """
+
+    def __init__(self, features: Any, sequence_features: Any, record_type: str, policy: DamagePolicy) -> None:
+        if record_type not in RECORD_TYPES:
+            raise ValueError(f"record_type is {record_type!r}; it is one of {', '.join(RECORD_TYPES)}")
+        self.plan = compile_features(features)
+        self.sequence_plan = compile_features(sequence_features)
+        self.wants_features = self.plan.columns is not None
+        self.policy = policy
+        self.dense: tuple[FeaturePlan, FeaturePlan] | None = None
+        self.record_type: str | None = None if record_type == "auto" else record_type
+        wants_lists = sequence_features is not None
+        if wants_lists and record_type == "auto":
+            self.record_type = "sequence_example"
+        elif wants_lists and record_type != "sequence_example":
+            raise ValueError(f"sequence_features need SequenceExamples, but record_type is {record_type!r}")
+        if self.wants_features and record_type == "bytes":
+            raise ValueError("features need messages, but record_type is 'bytes'")
+        self._looked = record_type != "example"
+
+    def check_columns(self, columns: Iterable[str] | None) -> tuple[str, ...] | None:
+        """``columns`` as a tuple of names; KeyError for one that the features do not have."""
+        if columns is None:
+            return None
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        if self.record_type == "bytes":
+            raise ValueError("records of bytes have no columns to choose from")
+        if self.record_type == "example":
+            self.plan.select(names)
+        return names
+
+    def one(self, payload: memoryview, path: str, record: int) -> Any:
+        """One record: a dict, a pair of dicts, or bytes."""
+        if self.record_type == "bytes":
+            return payload.tobytes()
+        if not self._looked:
+            self._looked = True
+            warn_of_feature_lists(path, [payload])
+        try:
+            lists = self.sequence_plan if self.record_type == "sequence_example" else None
+            return decode_record(payload, self.plan, lists)
+        except LOCATED_ERRORS as error:
+            raise error.at(path, record) from None
+
+    def batch(
+        self,
+        payloads: BytesColumn,
+        locate: Locate,
+        columns: tuple[str, ...] | None = None,
+        num_threads: int = 1,
+    ) -> Batch:
+        """The columns of a batch. Payloads that are no message are left out where damage is skipped.
+
+        ``locate`` gives the path and the number of the record in a row of ``payloads``.
+        """
+        if self.record_type == "bytes":
+            return payloads
+        if not self._looked and len(payloads):
+            self._looked = True
+            warn_of_feature_lists(locate(0)[0], map(payloads.view, range(min(len(payloads), SAMPLE))))
+        try:
+            return self._decode(payloads, columns, num_threads)
+        except LOCATED_ERRORS as error:
+            row = error.record or 0
+            if not self.policy.skips or not is_damage(payloads.view(row), error):
+                raise error.at(*locate(row)) from None
+        rows = self._good_rows(payloads, locate, columns)
+        try:
+            return self._decode(payloads[rows], columns, num_threads)
+        except LOCATED_ERRORS as error:
+            raise error.at(*locate(int(rows[error.record or 0]))) from None
+
+    def _decode(
+        self, payloads: BytesColumn, columns: tuple[str, ...] | None, num_threads: int
+    ) -> ColumnBatch | SequenceBatch:
+        plan, lists = self.dense or (self.plan, self.sequence_plan)
+        sequence_plan = lists if self.record_type == "sequence_example" else None
+        return decode_batch(
+            payloads, plan, sequence_plan=sequence_plan, columns=columns, num_threads=num_threads
+        )
+
+    def _good_rows(
+        self, payloads: BytesColumn, locate: Locate, columns: tuple[str, ...] | None
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The rows that are messages; the others go to the policy."""
+        good = []
+        for row in range(len(payloads)):
+            try:
+                self._decode(payloads[row : row + 1], columns, 1)
+            except LOCATED_ERRORS as error:
+                if is_damage(payloads.view(row), error):
+                    self.policy.handle(error.at(*locate(row)))
+                    continue
+            good.append(row)
+        return np.array(good, np.int64)

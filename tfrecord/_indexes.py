@@ -1,0 +1,150 @@
+"""Which index belongs to which file, and what stands in for one that is not there."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from indexer.build import build_index, find_index, sidecar_path
+from indexer.errors import (
+    CompressionError,
+    CorruptRecordError,
+    IndexFileError,
+    StaleIndexError,
+    TFRecordError,
+)
+from indexer.files import is_url, open_data
+from indexer.formats import load_index
+from indexer.framing import VERIFY_LENGTHS
+from indexer.index import RecordIndex
+from indexer.streams import detect, iter_chunks
+from tfrecord._damage import DamagePolicy
+from tfrecord._spool import SpooledFile
+from tfrecord._streaming import ReadOptions
+
+__all__ = ["hop", "load_indexes", "stored_compression"]
+
+_HOP_CHUNK = 64 << 20
+
+
+def load_indexes(
+    paths: Sequence[str], index: Any, options: ReadOptions, policy: DamagePolicy
+) -> list[RecordIndex | None]:
+    """The index of each file, None where it has none.
+
+    ``index``: ``"auto"`` or None: what lies beside the file; ``"build"``: the sidecar, built where it is
+    missing or of no use; False: none; else a path (one file), a list of one a file (None: none), or a folder
+    of indexes.
+    """
+    if index is False:
+        return [None] * len(paths)
+    if index is None or (isinstance(index, str) and index == "auto"):
+        return [_beside(path, options) for path in paths]
+    if isinstance(index, str) and index == "build":
+        return [_built(path, options, policy) for path in paths]
+    if isinstance(index, str | bytes | os.PathLike):
+        name = os.fsdecode(index)
+        if os.path.isdir(name):
+            return [load_index(_in_folder(name, path), path) for path in paths]
+        if len(paths) != 1:
+            raise ValueError(
+                f"one index was given for {len(paths)} files; give a list or a folder of indexes"
+            )
+        return [load_index(name, paths[0])]
+    if isinstance(index, Sequence):
+        if len(index) != len(paths):
+            raise ValueError(f"{len(index)} indexes were given for {len(paths)} files")
+        return [
+            None if one is None else load_index(os.fsdecode(one), path)
+            for one, path in zip(index, paths, strict=True)
+        ]
+    raise TypeError(f"index is {index!r}; it is 'auto', 'build', False, a path or a list of paths")
+
+
+def _in_folder(folder: str, path: str) -> str:
+    name = os.path.basename(path)
+    for candidate in (os.path.basename(sidecar_path(path)), os.path.splitext(name)[0] + ".tfindex"):
+        if os.path.exists(os.path.join(folder, candidate)):
+            return os.path.join(folder, candidate)
+    raise FileNotFoundError(f"there is no index of {path} in {folder}: looked for {name}.tfindex")
+
+
+def _beside(path: str, options: ReadOptions) -> RecordIndex | None:
+    found = find_index(path)
+    if found is None:
+        return None
+    loaded = load_index(found, path)
+    # Named otherwise, the compression is what the user says, and reading shows whether that is right.
+    return loaded if options.compression_type in ("auto", loaded.compression) else None
+
+
+def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex | None:
+    target = sidecar_path(path)
+    try:
+        if os.path.exists(target):
+            return load_index(target, path)
+    except StaleIndexError:
+        pass  # this is what "build" is asked to replace
+    except IndexFileError as error:
+        warnings.warn(f"{error}; it is being rebuilt", UserWarning, stacklevel=4)
+    from tfrecord.schema import SchemaCollector
+
+    try:
+        return build_index(path, collector=SchemaCollector(), compression_type=options.compression_type)
+    except OSError as error:
+        warnings.warn(
+            f"the index {target} cannot be written ({error}); it is kept in memory", UserWarning, stacklevel=4
+        )
+    except (CorruptRecordError, CompressionError):
+        if not policy.skips:
+            raise
+    return None
+
+
+def stored_compression(path: str) -> str:
+    """What the content of a file says: ``""``, ``"gzip"`` or ``"zlib"``."""
+    if not is_url(path) and not os.path.isfile(path):
+        return ""  # a pipe or device: reading it here would take bytes away
+    with open_data(path, mmap=False) as file:
+        return detect(bytes(file.view(0, min(file.size, 512)))) or ""
+
+
+def hop(source: Any, path: str, compression: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex:
+    """An index in memory, of the headers alone; the payloads are not read.
+
+    ``source``: the path, or its decompressed content. Damage goes to ``policy``: it raises, or the index
+    holds what comes before it.
+    """
+    stopped: list[TFRecordError] = []
+    offsets, lengths = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    with open_data(path, mmap=False) as file:
+        file_size = file.size
+    for chunk in iter_chunks(
+        source,
+        compression_type=compression,
+        verify=min(options.level, VERIFY_LENGTHS),
+        chunk_size=_HOP_CHUNK,
+        on_damage=stopped.append,
+        mmap=options.mmap,
+    ):
+        offsets.append(chunk.offsets + np.uint64(chunk.base_offset))
+        lengths.append(chunk.lengths)
+    found = RecordIndex(
+        np.concatenate(offsets),
+        np.concatenate(lengths),
+        path=path,
+        file_size=file_size,
+        compression=compression,
+        checked=True,
+    )
+    error = stopped[0] if stopped else None
+    if isinstance(source, SpooledFile) and source.error is not None:
+        first = source.error  # a frame cut by it is only its consequence
+        error = CompressionError(path, len(found), found.stream_size, first.reason, first.detail, first.hint)
+    if error is not None:
+        policy.handle(error)
+    return found

@@ -1,0 +1,133 @@
+"""Payloads in order, each with the file and the number it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.framing import HEADER_SIZE, slices
+from tfrecord._streaming import Run
+from tfrecord.columns import BytesColumn
+
+__all__ = ["Rows", "merge_rows"]
+
+Int64Array = npt.NDArray[np.int64]
+
+_HEADER = np.uint64(HEADER_SIZE)
+
+
+class Rows:
+    """``payloads`` of n records; ``numbers`` (of the files in ``paths``) and ``records`` say where they
+    stand."""
+
+    __slots__ = ("numbers", "paths", "payloads", "records")
+
+    def __init__(
+        self, payloads: BytesColumn, paths: Sequence[str], numbers: Int64Array, records: Int64Array
+    ) -> None:
+        self.payloads = payloads
+        self.paths = paths
+        self.numbers = numbers
+        self.records = records
+
+    @classmethod
+    def of_run(cls, run: Run, paths: Sequence[str], number: int) -> Rows:
+        count = len(run.offsets)
+        payloads = BytesColumn._trusted(
+            (run.buffer,), (run.offsets + _HEADER).view(np.int64), run.lengths.view(np.int64)
+        )
+        records = np.arange(run.first, run.first + count * run.step, run.step, dtype=np.int64)
+        return cls(payloads, paths, np.broadcast_to(np.int64(number), (count,)), records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def locate(self, row: int) -> tuple[str, int]:
+        """Path and record number of a row."""
+        return self.paths[int(self.numbers[row])], int(self.records[row])
+
+    def views(self) -> list[memoryview]:
+        """The payloads as read-only views that stay valid."""
+        column = self.payloads
+        if column.buffer_ids is None:
+            return slices(column.buffers[0], column.offsets.view(np.uint64), column.lengths.view(np.uint64))
+        return [column.view(row) for row in range(len(column))]
+
+    def row_of(self, path: str | None, record: int | None) -> int:
+        """The row that stands at a place, 0 where none does."""
+        for row in np.flatnonzero(self.records == (-1 if record is None else record)).tolist():
+            if self.locate(row)[0] == path:
+                return int(row)
+        return 0
+
+    def part(self, start: int, stop: int) -> Rows:
+        column = self.payloads
+        ids = None if column.buffer_ids is None else column.buffer_ids[start:stop]
+        payloads = BytesColumn._trusted(
+            column.buffers, column.offsets[start:stop], column.lengths[start:stop], ids
+        )
+        return Rows(payloads, self.paths, self.numbers[start:stop], self.records[start:stop])
+
+
+def merge_rows(source: Iterable[Rows], size: int) -> Iterator[Rows]:
+    """The same rows in portions of ``size``; what is left comes last, also before what ``source`` raises."""
+    held: list[Rows] = []
+    count = 0
+    failure: Exception | None = None
+    rows_of = iter(source)
+    while True:
+        try:
+            rows = next(rows_of, None)
+        except Exception as error:
+            failure = error
+            break
+        if rows is None:
+            break
+        start = 0
+        while start < len(rows):
+            stop = min(len(rows), start + size - count)
+            held.append(rows.part(start, stop))
+            count += stop - start
+            start = stop
+            if count == size:
+                yield _joined(held)
+                held, count = [], 0
+    if held:
+        yield _joined(held)
+    if failure is not None:
+        raise failure
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    if len(parts) == 1:
+        return parts[0]
+    buffers: list[Any] = []
+    known: dict[int, int] = {}  # by identity: parts of one map share its buffer
+    ids = []
+    for part in parts:
+        column = part.payloads
+        places = []
+        for buffer in column.buffers:
+            place = known.setdefault(id(buffer), len(buffers))
+            if place == len(buffers):
+                buffers.append(buffer)
+            places.append(place)
+        if column.buffer_ids is None:
+            ids.append(np.full(len(part), places[0], np.int32))
+        else:
+            ids.append(np.array(places, np.int32)[column.buffer_ids])
+    payloads = BytesColumn._trusted(
+        tuple(buffers),
+        np.concatenate([part.payloads.offsets for part in parts]),
+        np.concatenate([part.payloads.lengths for part in parts]),
+        np.concatenate(ids) if len(buffers) > 1 else None,
+    )
+    return Rows(
+        payloads,
+        parts[0].paths,
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.records for part in parts]),
+    )

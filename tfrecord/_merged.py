@@ -1,0 +1,99 @@
+"""The indexes of many files as one: columns, schema, and choosing by value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfrecord._decoding import RecordDecoder
+from tfrecord._records import RecordStore
+from tfrecord.features import FeaturePlan
+
+__all__ = ["MergedIndex", "dense_plans", "matching", "read_schema"]
+
+
+class MergedIndex:
+    """The index of all files of a reader, in the order of its positions.
+
+    ``columns`` maps the name of a column that was kept at the build (``columns=``) to an array of one entry a
+    record, read-only; of one file it is a view of the mapped index.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    @property
+    def columns(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Arrays by name."""
+        return _Columns(self._store)
+
+
+class _Columns(Mapping[str, npt.NDArray[Any]]):
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        parts = []
+        for number, path in enumerate(self._store.paths):
+            index = self._store.index(number)
+            if name in index.columns:
+                parts.append(index.columns[name])
+            elif len(index):
+                kept = ", ".join(map(repr, index.columns)) or "none"
+                raise KeyError(
+                    f"the index of {path} has no column {name!r} (it has {kept}); build it: "
+                    f"tfrecord.build_index({path!r}, columns=[{name!r}])"
+                )
+        if len(parts) == 1:
+            return parts[0]
+        joined = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        joined.setflags(write=False)
+        return joined
+
+    def __iter__(self) -> Iterator[str]:
+        names: dict[str, None] | None = None
+        for number in range(len(self._store.paths)):
+            index = self._store.index(number)
+            if len(index):
+                here = dict.fromkeys(index.columns)
+                names = here if names is None else {name: None for name in names if name in here}
+        return iter(names or ())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np.bool_]:
+    """Where a column is what is wanted: a value, any of several, or what a callable says."""
+    if callable(wanted):
+        found = np.asarray(wanted(column))
+        if found.dtype != np.bool_ or found.shape != column.shape[:1]:
+            raise ValueError(f"the condition on {name!r} must give a bool array of shape {column.shape[:1]}")
+        return found
+    many = isinstance(wanted, list | tuple | set | frozenset | range | np.ndarray)
+    values: list[Any] = list(wanted) if many else [wanted]
+    if column.dtype.kind == "S":
+        values = [value.encode() if isinstance(value, str) else value for value in values]
+    expected = (bytes,) if column.dtype.kind == "S" else (int, float, np.number, np.bool_)
+    for value in values:
+        if not isinstance(value, expected):
+            raise TypeError(f"index column {name!r} is of type {column.dtype}; it cannot be {value!r}")
+    if not values:
+        return np.zeros(len(column), np.bool_)
+    # Stored floats are float32: 0.1 is meant as the float32 next to it.
+    asked = np.array(values, column.dtype if column.dtype.kind == "f" else None)
+    return np.isin(column, asked)
+
+
+def read_schema(store: RecordStore) -> Mapping[str, Any]:
+    return {}
+
+
+def dense_plans(decoder: RecordDecoder, store: RecordStore) -> tuple[FeaturePlan, FeaturePlan]:
+    return decoder.plan, decoder.sequence_plan

@@ -1,0 +1,329 @@
+"""Payloads by position: many files as one sequence of records, whatever they are stored in."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import CompressionError, CorruptRecordError, StaleIndexError, TFRecordError
+from indexer.files import DataFile
+from indexer.framing import (
+    FRAME_OVERHEAD,
+    HEADER_SIZE,
+    check_frame,
+    check_frames,
+    corrupt_error,
+)
+from indexer.index import RecordIndex
+from tfrecord._damage import DamagePolicy, ForkSafeLock
+from tfrecord._files import OpenFiles
+from tfrecord._indexes import hop, load_indexes, stored_compression
+from tfrecord._spool import Spool, SpooledFile, SpoolFullError
+from tfrecord._streaming import ReadOptions, Run, stream_records
+from tfrecord.columns import BytesColumn
+
+__all__ = ["Fetched", "RecordStore"]
+
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
+
+_OVERHEAD = np.uint64(FRAME_OVERHEAD)
+_HEADER = np.uint64(HEADER_SIZE)
+# From here on a batch is read in the order of the file, and the system is told what is coming.
+_LARGE_BATCH = 2048
+_LARGE_BYTES = 4 << 20
+# Without a map, frames that lie this close together are read at once.
+_GAP = np.uint64(1 << 14)
+
+
+class Fetched(NamedTuple):
+    """Payloads, and the positions they stand at: those asked for, less the damaged ones that were skipped."""
+
+    payloads: BytesColumn
+    positions: Int64Array
+
+
+class RecordStore:
+    """The records of several files as one sequence, in the order of the files.
+
+    Positions count over all files from 0. They need an index of each file; where none was given, frames are
+    hopped (a compressed file is spooled for it) when a position is first asked for. Safe to use from several
+    threads; it pickles without handles, maps and hopped indexes.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        indexes: Sequence[RecordIndex | None],
+        options: ReadOptions,
+        policy: DamagePolicy,
+    ) -> None:
+        self.paths = tuple(paths)
+        self.options = options
+        self.policy = policy
+        self.given = tuple(indexes)
+        self._indexes = list(indexes)
+        self._files = OpenFiles(self.paths, mmap=options.mmap)
+        self._spool = Spool(options.max_spool_bytes)
+        self._compressions: dict[int, str] = {}
+        self._starts: Int64Array | None = None
+        self._start_list: list[int] = []
+        self._lock = ForkSafeLock()
+
+    # ---- positions -----------------------------------------------------------------------------------------
+
+    @property
+    def has_index(self) -> bool:
+        """Whether all positions are known already."""
+        return None not in self._indexes
+
+    def index(self, number: int) -> RecordIndex:
+        """The index of one file: the one given, or the hopped one."""
+        found = self._indexes[number]
+        if found is None:
+            with self._lock:
+                found = self._indexes[number]
+                if found is None:
+                    found = self._indexes[number] = self._hop(number)
+        return found
+
+    def _hop(self, number: int) -> RecordIndex:
+        """Where the records are, by their headers alone; of a damaged file raise, or keep what comes
+        before."""
+        path, compression = self.paths[number], self.compression(number)
+        source: Any = path
+        if compression:
+            try:
+                source = self._spool.get(path, compression)
+            except SpoolFullError:
+                pass  # too large to read at any place, but its records can be counted
+        return hop(source, path, compression, self.options, self.policy)
+
+    @property
+    def starts(self) -> Int64Array:
+        """Position of each file's first record, then the number of all records: int64 (num_files + 1,)."""
+        if self._starts is None:
+            starts = np.zeros(len(self.paths) + 1, np.int64)
+            np.cumsum([len(self.index(number)) for number in range(len(self.paths))], out=starts[1:])
+            starts.setflags(write=False)
+            self._start_list = starts.tolist()
+            self._starts = starts
+        return self._starts
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def locate(self, position: int) -> tuple[int, int]:
+        """File number, and record number within the file."""
+        if self._starts is None:
+            len(self)
+        number = bisect_right(self._start_list, position) - 1
+        return number, position - self._start_list[number]
+
+    def places(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """`locate` of many positions: file numbers and record numbers."""
+        numbers = np.searchsorted(self.starts, positions, side="right") - 1
+        return numbers, positions - self.starts[numbers]
+
+    def compression(self, number: int) -> str:
+        """``""``, ``"gzip"`` or ``"zlib"``."""
+        index = self._indexes[number]
+        if index is not None:
+            return index.compression
+        if self.options.compression_type != "auto":
+            return self.options.compression_type
+        found = self._compressions.get(number)
+        if found is None:
+            found = self._compressions[number] = stored_compression(self.paths[number])
+        return found
+
+    # ---- bytes ---------------------------------------------------------------------------------------------
+
+    def stream(self, number: int, start: int = 0, step: int = 1) -> Iterator[Run]:
+        """Records ``start``, ``start + step``, ... of one file in stored order, one pass in constant
+        memory."""
+        index = self.given[number]
+        seek = (0, 0)
+        if index is not None and start and not index.compression:
+            if start >= len(index):
+                return
+            seek = (int(index.offsets[start]), start)
+        path = self.paths[number]
+        yield from stream_records(
+            path, self.options, self.policy, path=path, start=start, step=step, seek=seek
+        )
+
+    def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
+        """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
+        number, record = self.locate(position)
+        index = self.index(number)
+        index.check_entry(record)
+        offset, length = int(index.offsets[record]), int(index.lengths[record])
+        source = self._acquire(number)
+        try:
+            if offset + length + FRAME_OVERHEAD > source.size:
+                raise self._error(source, record, offset, "truncated_record")
+            frame = source.view(offset, length + FRAME_OVERHEAD)
+            reason = check_frame(frame, 0, length, verify=self.options.level)
+            if reason is not None:
+                raise self._error(source, record, offset, reason)
+        except CorruptRecordError as error:
+            raise _placed(error, record, offset) from None
+        finally:
+            self._release(number)
+        return frame[HEADER_SIZE : HEADER_SIZE + length], number, record
+
+    def fetch(self, positions: Int64Array) -> Fetched:
+        """Payloads at any positions, in that order. Damage raises, or is left out where damage is skipped."""
+        if len(self.paths) == 1:
+            buffer, offsets, lengths, bad = self._fetch_file(0, positions)
+            payloads = BytesColumn._trusted((buffer,), offsets, lengths)
+        else:
+            payloads, bad = self._fetch_files(positions)
+        if not bad:
+            return Fetched(payloads, positions)
+        keep = np.ones(len(positions), np.bool_)
+        keep[bad] = False
+        return Fetched(payloads[keep], positions[keep])
+
+    def _fetch_files(self, positions: Int64Array) -> tuple[BytesColumn, list[int]]:
+        """As `_fetch_file`, of positions in several files: one step a file."""
+        starts = self.starts
+        numbers = np.searchsorted(starts, positions, side="right") - 1
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+        offsets, lengths = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
+        ids = np.empty(len(positions), np.int32)
+        buffers: list[memoryview] = []
+        bad: list[int] = []
+        for rows in np.split(order, cuts) if len(order) else ():
+            number = int(numbers[rows[0]])
+            found = self._fetch_file(number, positions[rows] - starts[number])
+            offsets[rows], lengths[rows], ids[rows] = found[1], found[2], len(buffers)
+            buffers.append(found[0])
+            bad.extend(rows[found[3]].tolist())
+        return BytesColumn._trusted(tuple(buffers), offsets, lengths, ids), bad
+
+    def _fetch_file(
+        self, number: int, records: Int64Array
+    ) -> tuple[memoryview, Int64Array, Int64Array, list[int]]:
+        """A buffer, where in it the payloads are, how long they are, and which rows are damaged."""
+        index = self.index(number)
+        index.check_entries(records)
+        offsets, lengths = index.offsets[records], index.lengths[records]
+        source = self._acquire(number)
+        try:
+            order: Int64Array | None = None
+            if len(records) >= _LARGE_BATCH or int(lengths.sum()) >= _LARGE_BYTES:
+                order = np.argsort(offsets, kind="stable")
+                source.advise(np.stack((offsets, lengths + _OVERHEAD), axis=1).astype(np.int64))
+            if source.mapped:
+                buffer, places = source.buffer(), offsets
+            else:
+                buffer, places = _gather(source, offsets, offsets + lengths + _OVERHEAD)
+            bad = self._check(source, buffer, places, offsets, lengths, records, order)
+        except CorruptRecordError as error:
+            raise _placed(error, int(records[0]), int(offsets[0])) from None
+        finally:
+            self._release(number)
+        return buffer, (places + _HEADER).view(np.int64), lengths.view(np.int64), bad
+
+    def _check(
+        self,
+        source: DataFile,
+        buffer: memoryview,
+        places: UInt64Array,
+        offsets: UInt64Array,
+        lengths: UInt64Array,
+        records: Int64Array,
+        order: Int64Array | None,
+    ) -> list[int]:
+        """The rows that are damaged, each given to the policy; checked in the order of the file."""
+        bad: list[int] = []
+        if order is not None:
+            places, lengths = places[order], lengths[order]
+        done = 0
+        while done < len(places):
+            found = check_frames(buffer, places[done:], lengths[done:], verify=self.options.level)
+            if found is None:
+                break
+            done += found[0] + 1
+            row = done - 1 if order is None else int(order[done - 1])
+            self.policy.handle(self._error(source, int(records[row]), int(offsets[row]), found[1]))
+            bad.append(row)
+        return bad
+
+    def _acquire(self, number: int) -> DataFile:
+        compression = self.compression(number)
+        if compression:
+            spooled = self._spool.get(self.paths[number], compression)
+            if spooled.error is not None and not self.policy.skips:
+                raise spooled.error
+            return spooled
+        file = self._files.acquire(number)
+        if file.size != self.index(number).file_size:
+            self._files.release(number)
+            index = self.index(number)
+            reason = f"the file had {index.file_size} bytes when it was opened, now it has {file.size}"
+            raise StaleIndexError(self.paths[number], index.index_path, reason)
+        return file
+
+    def _release(self, number: int) -> None:
+        if not self.compression(number):
+            self._files.release(number)
+
+    def _error(self, source: DataFile, record: int, offset: int, reason: str) -> TFRecordError:
+        if isinstance(source, SpooledFile) and source.error is not None and offset >= source.size:
+            error = source.error
+            return CompressionError(error.path, record, offset, error.reason, error.detail, error.hint)
+        head = bytes(source.view(0, min(source.size, 512))) if offset == 0 else b""
+        return corrupt_error(reason, path=source.path, record=record, offset=offset, buffer_head=head)
+
+    def close(self) -> None:
+        """Close files and forget what was spooled; views stay valid, and later reads open again."""
+        self._files.close()
+        self._spool.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        named = [None if index is None else index.index_path for index in self.given]
+        return _reopen, (self.paths, named, self.options, self.policy)
+
+
+def _reopen(
+    paths: Sequence[str], named: Sequence[str | None], options: ReadOptions, policy: DamagePolicy
+) -> RecordStore:
+    return RecordStore(paths, load_indexes(paths, named, options, policy), options, policy)
+
+
+def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecordError:
+    """The error with a place, where it has none (a file that shrank does not know its records)."""
+    if error.record is not None:
+        return error
+    return type(error)(error.path, record, offset, error.reason, error.detail, error.hint)
+
+
+def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
+    """Read frames that are not mapped into one buffer; those near each other at once, each byte once."""
+    inside = (offsets <= ends) & (ends <= np.uint64(source.size))
+    places = np.full(len(offsets), np.iinfo(np.uint64).max, np.uint64)  # outside any buffer
+    rows = np.flatnonzero(inside)
+    rows = rows[np.argsort(offsets[rows], kind="stable")]
+    if not len(rows):
+        return memoryview(b""), places
+    begins, reach = offsets[rows], np.maximum.accumulate(ends[rows])
+    first = np.concatenate(([True], begins[1:] > reach[:-1] + _GAP))
+    heads = np.flatnonzero(first)
+    range_starts, range_ends = begins[heads], reach[np.append(heads[1:], len(rows)) - 1]
+    sizes = range_ends - range_starts
+    parts = [
+        source.view(start, size) for start, size in zip(range_starts.tolist(), sizes.tolist(), strict=True)
+    ]
+    buffer = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+    bases = np.cumsum(sizes) - sizes
+    which = np.cumsum(first) - 1
+    places[rows] = begins - range_starts[which] + bases[which]
+    return buffer, places

@@ -1,0 +1,161 @@
+"""Compressed files for random access: decompressed once into a temporary file that has no name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from indexer._engine import kernel
+from indexer.errors import CompressionError, TFRecordError
+from indexer.files import DataFile
+from indexer.streams import open_stream
+from tfrecord._damage import ForkSafeLock
+
+__all__ = ["Spool", "SpooledFile", "SpoolFullError"]
+
+_PIECE = 1 << 20
+_ALIGNMENT = 1 << 16  # segments begin at a page, whatever the machine's page size
+
+
+class SpoolFullError(TFRecordError):
+    """The decompressed files are larger than ``max_spool_bytes``."""
+
+
+class _TemporaryFile:
+    """An unlinked file of one process; only read and written at given places, so that children may share
+    it."""
+
+    def __init__(self) -> None:
+        self.descriptor, name = tempfile.mkstemp(prefix="tfrecord-spool-")
+        os.unlink(name)
+        self.pid = os.getpid()
+        self.end = 0
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+class SpooledFile(DataFile):
+    """The decompressed content of a file; ``error`` is what stopped the decompression early, or None.
+
+    Mapped where the compiled kernel is there (its maps keep no descriptor), else read with pread.
+    """
+
+    def __init__(
+        self, path: str, storage: _TemporaryFile, base: int, size: int, error: CompressionError | None
+    ):
+        super().__init__(path, size)
+        self.error = error
+        self._storage = storage
+        self._base = base
+        self.mapped = kernel is not None
+        self._whole = memoryview(b"")
+        if kernel is not None and size:
+            mapped = kernel.FileMap(storage.descriptor, base + size)
+            self._whole = memoryview(mapped).toreadonly()[base : base + size]
+
+    def buffer(self) -> memoryview:
+        if not self.mapped:
+            return super().buffer()
+        return self._whole
+
+    def check_size(self) -> None:
+        """The file has no name: nobody else can change it."""
+
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """It was written just now."""
+
+    def _read(self, offset: int, length: int) -> Any:
+        if self.mapped:
+            return self._whole[offset : offset + length]
+        parts = []
+        done = 0
+        while done < length:
+            part = os.pread(self._storage.descriptor, length - done, self._base + offset + done)
+            if not part:
+                raise OSError(f"the spooled content of {self.path} was cut short")
+            parts.append(part)
+            done += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Spool:
+    """The decompressed files of one reader, at most ``limit`` bytes together.
+
+    Safe to use from several threads and in forked children, which share what their parent had spooled and
+    keep what they add for themselves. Disk space is given back when the reader and all views of it are gone.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = ForkSafeLock()
+        self._files: dict[str, SpooledFile] = {}
+        self._storage: _TemporaryFile | None = None
+        self._used = 0
+
+    def get(self, path: str, compression: str) -> SpooledFile:
+        """The content of ``path``, decompressed now if it was not before.
+
+        Raises:
+            SpoolFullError: it would take more than the limit.
+        """
+        found = self._files.get(path)
+        if found is None:
+            with self._lock:
+                found = self._files.get(path)
+                if found is None:
+                    found = self._files[path] = self._add(path, compression)
+        return found
+
+    def _add(self, path: str, compression: str) -> SpooledFile:
+        storage = self._storage
+        if storage is None or storage.pid != os.getpid():
+            storage = self._storage = _TemporaryFile()
+        base = -(-storage.end // _ALIGNMENT) * _ALIGNMENT
+        size, error = 0, None
+        try:
+            with open_stream(path, compression) as stream:
+                while True:
+                    try:
+                        piece = stream.read_some(_PIECE)
+                    except CompressionError as stopped:
+                        error = stopped
+                        break
+                    if not piece:
+                        break
+                    if self._used + size + len(piece) > self._limit:
+                        raise SpoolFullError(self._too_large(path))
+                    _write_all(storage.descriptor, piece, base + size)
+                    size += len(piece)
+        except BaseException:
+            os.ftruncate(storage.descriptor, base)
+            raise
+        storage.end = base + size
+        self._used += size
+        return SpooledFile(path, storage, base, size, error)
+
+    def _too_large(self, path: str) -> str:
+        return (
+            f"{path}: random access to a compressed file decompresses it into a temporary file, and that "
+            f"would take more than max_spool_bytes={self._limit}. Write the data uncompressed "
+            "(tfrecord convert), read it in stored order, or raise max_spool_bytes"
+        )
+
+    def close(self) -> None:
+        """Forget the files; views of them stay valid."""
+        with self._lock:
+            self._files.clear()
+            self._storage = None
+            self._used = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spool, (self._limit,)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view = view[written:]
+        offset += written

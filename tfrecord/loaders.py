@@ -1,0 +1,268 @@
+"""The loader functions: one file, or a mix of several, read forward, a dict a record.
+
+All arguments are checked when a function is called, files are looked for then too; they are opened when the
+first record is asked for. Records come in stored order, with an index or without.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from indexer.errors import DecodeError
+from indexer.files import is_url, path_name
+from indexer.formats import load_index
+from indexer.streams import normalize_compression
+from tfrecord._damage import DamagePolicy, OnError
+from tfrecord._decoding import LOCATED_ERRORS, SAMPLE, is_damage, warn_of_feature_lists
+from tfrecord._streaming import ReadOptions, Run, stream_records
+from tfrecord.features import FeaturePlan, compile_features
+from tfrecord.iterator_utils import check_weights, sample_iterators
+from tfrecord.parse import decode_record
+
+__all__ = [
+    "example_loader",
+    "multi_tfrecord_loader",
+    "sequence_loader",
+    "tfrecord_iterator",
+    "tfrecord_loader",
+]
+
+Record = dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]
+Shard = tuple[int, int]
+
+
+class _Source:
+    """One file (or stream), a shard of it, and what to do about damage."""
+
+    def __init__(
+        self,
+        data_path: Any,
+        index_path: Any,
+        shard: Shard | None,
+        compression_type: str | None,
+        verify: bool,
+        policy: DamagePolicy,
+    ) -> None:
+        self.options = ReadOptions(normalize_compression(compression_type), bool(verify))
+        self.policy = policy
+        self.start, self.step = _check_shard(shard)
+        self.path = path_name(data_path)
+        self.source = data_path
+        if isinstance(data_path, str | bytes | os.PathLike):
+            self.source = self.path
+            _check_file(self.path)
+        elif not hasattr(data_path, "read"):
+            raise TypeError(f"data_path is a path or a binary file object, not {type(data_path).__name__}")
+        if index_path is None or index_path == "":
+            return
+        if self.source is data_path and not isinstance(data_path, str):
+            raise ValueError(f"{self.path}: an index belongs to a file with a name, not to a stream")
+        load_index(os.fsdecode(index_path), self.path)
+
+    def runs(self) -> Iterator[Run]:
+        return stream_records(
+            self.source, self.options, self.policy, path=self.path, start=self.start, step=self.step
+        )
+
+    def payloads(self) -> Iterator[memoryview]:
+        for run in self.runs():
+            yield from run.payloads()
+
+    def records(self, plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Iterator[Any]:
+        """Each record decoded; a requested key that is not there is an error."""
+        looked = sequence_plan is not None
+        for run in self.runs():
+            payloads = run.payloads()
+            if not looked:
+                looked = True
+                warn_of_feature_lists(self.path, payloads[:SAMPLE])
+            for place, payload in enumerate(payloads):
+                try:
+                    record = decode_record(payload, plan, sequence_plan, missing="error")
+                except LOCATED_ERRORS as error:
+                    located = error.at(self.path, run.first + place * run.step)
+                    if isinstance(error, DecodeError) and is_damage(payload, error):
+                        self.policy.handle(located)
+                        continue
+                    raise located from None
+                yield record
+
+
+def _check_shard(shard: Shard | None) -> Shard:
+    if shard is None:
+        return 0, 1
+    try:
+        index, count = shard
+    except (TypeError, ValueError):
+        raise ValueError(f"shard is {shard!r}; it is a pair (i, n) with 0 <= i < n") from None
+    for value in (index, count):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"shard is {shard!r}; it is a pair of integers")
+    if not 0 <= index < count:
+        raise ValueError(f"shard is {shard!r}; it is a pair (i, n) with 0 <= i < n")
+    return int(index), int(count)
+
+
+def _check_file(path: str) -> None:
+    if is_url(path):
+        return
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    os.stat(path)  # FileNotFoundError, PermissionError of a folder on the way
+
+
+def tfrecord_iterator(
+    data_path: Any,
+    index_path: Any = None,
+    shard: Shard | None = None,
+    compression_type: str | None = None,
+    *,
+    verify: bool = True,
+    on_error: OnError = "raise",
+    max_skips: int | None = None,
+) -> Iterator[memoryview]:
+    """The payloads of one file in stored order: read-only memoryviews that stay valid as long as they are
+    held.
+
+    Args:
+        data_path: a path or URL, or a binary file object (a pipe, standard input), which is read forward.
+        index_path: an index file. It is not needed; one that does not fit the data is refused.
+        shard: ``(i, n)``: the records i, i + n, i + 2n, ... Every record is in exactly one of the n shards.
+        compression_type: None looks at the content; ``""``, ``"GZIP"``, ``"ZLIB"`` in any case.
+        verify, on_error, max_skips: as those of `TFRecordReader`.
+
+    Raises:
+        CorruptRecordError, CompressionError: damage, after all good records before it.
+        StaleIndexError, FileNotFoundError, ValueError, TypeError: at the call.
+    """
+    policy = DamagePolicy(on_error, max_skips)
+    return _Source(data_path, index_path, shard, compression_type, verify, policy).payloads()
+
+
+def example_loader(
+    data_path: Any,
+    index_path: Any,
+    description: Any = None,
+    shard: Shard | None = None,
+    compression_type: str | None = None,
+    *,
+    verify: bool = True,
+    on_error: OnError = "raise",
+    max_skips: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The records of a file of `tf.train.Example`, each as a dict.
+
+    One byte string is `bytes`, several are an object array of exact bytes; numbers are int64 and float32
+    arrays. A feature without a kind or values is an empty array of the declared kind, and None where no kind
+    is known.
+
+    Args:
+        description: which features: None, ``[]`` or ``{}``: all; a list or tuple of names; a dict of name to
+            ``"byte"``, ``"int"``, ``"float"``, None (any kind), or a spec such as `FixedLenFeature`.
+
+    The others are those of `tfrecord_iterator`.
+
+    Raises:
+        ValueError: at the call, an unknown type name (the message lists the valid ones).
+        MissingFeatureError: a KeyError; FeatureKindError: a TypeError; both name key, file and record.
+    """
+    plan = compile_features(description)
+    policy = DamagePolicy(on_error, max_skips)
+    return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, None)
+
+
+def sequence_loader(
+    data_path: Any,
+    index_path: Any,
+    context_description: Any = None,
+    features_description: Any = None,
+    shard: Shard | None = None,
+    compression_type: str | None = None,
+    *,
+    verify: bool = True,
+    on_error: OnError = "raise",
+    max_skips: int | None = None,
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The records of a file of `tf.train.SequenceExample`, each as a pair of dicts: context, feature lists.
+
+    A feature list is a list with an item a step. The descriptions, and all else, as for `example_loader`.
+    """
+    plan, lists = compile_features(context_description), compile_features(features_description)
+    policy = DamagePolicy(on_error, max_skips)
+    return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, lists)
+
+
+def tfrecord_loader(
+    data_path: Any,
+    index_path: Any,
+    description: Any = None,
+    shard: Shard | None = None,
+    sequence_description: Any = None,
+    compression_type: str | None = None,
+    *,
+    verify: bool = True,
+    on_error: OnError = "raise",
+    max_skips: int | None = None,
+) -> Iterator[Record]:
+    """`sequence_loader` where there is a ``sequence_description``, else `example_loader`."""
+    plan = compile_features(description)
+    lists = None if sequence_description is None else compile_features(sequence_description)
+    policy = DamagePolicy(on_error, max_skips)
+    return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, lists)
+
+
+def multi_tfrecord_loader(
+    data_pattern: str,
+    index_pattern: str | None,
+    splits: Mapping[str, float],
+    description: Any = None,
+    sequence_description: Any = None,
+    compression_type: str | None = None,
+    infinite: bool = True,
+    shard: Shard | None = None,
+    *,
+    seed: int | None = None,
+    verify: bool = True,
+    on_error: OnError = "raise",
+    max_skips: int | None = None,
+) -> Iterator[Record]:
+    """A mix of several files: each record comes from a split with the probability of its weight.
+
+    Args:
+        data_pattern, index_pattern: paths in which ``{}`` stands for the name of a split; other braces are
+        text. splits: name to weight, finite and not negative, at least one positive. A split of weight zero
+        is not opened. infinite: start a file again when it ends; else leave it out from then on.
+        shard: of each file, as in `tfrecord_iterator`.
+        seed: makes the mix repeatable; None draws one. The global random generators are left alone.
+
+    Files and shards without records are left out; when all are, the mix ends, also when it is infinite. The
+    others are those of `tfrecord_loader`.
+    """
+    if not isinstance(splits, Mapping):
+        raise TypeError(f"splits is a mapping of name to weight, not {type(splits).__name__}")
+    weights = check_weights(splits.values(), len(splits))
+    plan = compile_features(description)
+    lists = None if sequence_description is None else compile_features(sequence_description)
+    policy = DamagePolicy(on_error, max_skips)
+    loaders: list[Callable[[], Iterator[Record]]] = []
+    for split, weight in zip(splits, weights, strict=True):
+        if not weight:
+            loaders.append(_never)
+            continue
+        index_path = None if not index_pattern else fill_pattern(index_pattern, split)
+        path = fill_pattern(data_pattern, split)
+        source = _Source(path, index_path, shard, compression_type, verify, policy)
+        loaders.append(lambda source=source: source.records(plan, lists))  # type: ignore[misc]
+    return sample_iterators(loaders, weights, infinite, seed=seed)
+
+
+def fill_pattern(pattern: Any, split: str) -> str:
+    """The pattern with the name of a split in place of each ``{}``; no other brace means anything."""
+    return os.fsdecode(pattern).replace("{}", str(split))
+
+
+def _never() -> Iterator[Record]:
+    raise AssertionError("a source of weight zero was opened")

@@ -1,0 +1,438 @@
+"""`TFRecordReader`: any record of any number of files, at any position, in any order, as dicts or as
+columns."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.build import build_index as _build_index
+from indexer.errors import DecodeError
+from indexer.index import RecordIndex
+from indexer.paths import expand_paths
+from indexer.streams import normalize_compression
+from tfrecord._arrays import as_position, as_positions, is_integer
+from tfrecord._damage import DamagePolicy, OnError
+from tfrecord._decoding import LOCATED_ERRORS, SAMPLE, Batch, RecordDecoder, is_damage, settle_type
+from tfrecord._indexes import load_indexes
+from tfrecord._located import Rows, merge_rows
+from tfrecord._merged import MergedIndex, dense_plans, matching, read_schema
+from tfrecord._records import RecordStore
+from tfrecord._streaming import ReadOptions, stream_records
+from tfrecord.columns import BytesColumn
+from tfrecord.sampling import Permutation
+
+__all__ = ["TFRecordReader", "build_index"]
+
+Int64Array = npt.NDArray[np.int64]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_WINDOW = 512  # records of a view that are fetched at once when it is iterated
+
+
+def build_index(
+    path: str | os.PathLike[str],
+    index_path: str | os.PathLike[str] | None = None,
+    *,
+    columns: Iterable[str] = (),
+    num_threads: int = 1,
+) -> RecordIndex:
+    """Validate a whole file and write its extended index, with the schema of its features.
+
+    Args:
+        path: the data file; plain, gzip or zlib.
+        index_path: where to; None is beside it, the whole name + ``.tfindex``.
+        columns: features of one number or byte string a record, kept in the index so that
+            `TFRecordReader.where` can choose records without reading them.
+
+    Raises:
+        CorruptRecordError, CompressionError: the file is damaged; an earlier index stays as it was.
+    """
+    from tfrecord.schema import SchemaCollector
+
+    return _build_index(path, index_path, collector=SchemaCollector(columns), num_threads=num_threads)
+
+
+class TFRecordReader:
+    """Random access to the records of one file or many.
+
+    Args:
+        paths: a path, a list, a glob or a folder; `str` or `os.PathLike`. Globs and folders are sorted
+            naturally and skip index files and markers; a list keeps its order. URLs need
+            ``tfrecord[remote]``.
+        index: ``"auto"`` (the sidecar beside the file, where there is one), ``"build"`` (also build a missing
+            one, and replace a stale one), a path, a list of one a file, a folder, or False. Without an index,
+            frames are hopped when positions are first needed; iterating alone needs none.
+        features, sequence_features: what to decode; see `tfrecord.features`. None: every feature.
+        record_type: ``"auto"`` (looks at the first records), ``"example"``, ``"sequence_example"`` or
+            ``"bytes"``.
+        compression_type: None looks at the content; ``""``, ``"GZIP"``, ``"ZLIB"`` as in TensorFlow.
+        verify: check both checksums of all that is read, however it is read.
+        on_error: ``"raise"``, ``"skip"``, or a callable that is given each error. Skipped are a record whose
+            payload is damaged or is no message, and the rest of a file after a damaged length, a cut, or a
+            damaged stream. A wrong request (`KeyError`, `TypeError`) always raises.
+        max_skips: so many damaged records are let pass.
+        mmap: map local files; False reads with pread, for file systems where a mapped file may shrink.
+        max_spool_bytes: how much temporary space random access to compressed files may take.
+
+    Opening takes the same time for any number of records where there is an extended index. A reader pickles
+    (its options, no handles), may be used by forked and spawned processes and by several threads at once, and
+    keeps few files open however many there are.
+
+    Raises:
+        FileNotFoundError: nothing is there. ValueError, TypeError: for an option that is not as said.
+        StaleIndexError: an index does not fit its file.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        index: Any = "auto",
+        features: Any = None,
+        sequence_features: Any = None,
+        record_type: str = "auto",
+        compression_type: str | None = None,
+        verify: bool = True,
+        on_error: OnError = "raise",
+        max_skips: int | None = None,
+        mmap: bool = True,
+        max_spool_bytes: int = 4 << 30,
+    ) -> None:
+        policy = DamagePolicy(on_error, max_skips)
+        options = ReadOptions(
+            normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
+        )
+        self._decoder = RecordDecoder(features, sequence_features, record_type, policy)
+        found = expand_paths(paths)
+        self._store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
+        self._selection: Int64Array | None = None
+        self._schema: Mapping[str, Any] | None = None
+
+    # ---- what is here --------------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in the order of their records."""
+        return self._store.paths
+
+    @property
+    def num_files(self) -> int:
+        """How many files."""
+        return len(self._store.paths)
+
+    @property
+    def file_starts(self) -> Int64Array:
+        """Position of each file's first record, then the number of all records: int64 (num_files + 1,)."""
+        return self._store.starts
+
+    @property
+    def has_index(self) -> bool:
+        """Whether all positions are known without another pass over data."""
+        return self._store.has_index
+
+    @property
+    def num_skipped(self) -> int:
+        """How many damaged records were met and skipped; each counts once, the lost rest of a file as one."""
+        return self._store.policy.num_skipped
+
+    def compression(self, number: int) -> str:
+        """Compression of file ``number``: ``""``, ``"gzip"`` or ``"zlib"``."""
+        return self._store.compression(number)
+
+    @property
+    def record_type(self) -> str:
+        """``"example"``, ``"sequence_example"`` or ``"bytes"``; looks at the first records if need be."""
+        if self._decoder.record_type is None:
+            self._decoder.record_type = self._find_type()
+        return self._decoder.record_type
+
+    def _find_type(self) -> str:
+        for index in self._store.given:
+            if index is not None and len(index) and index.metadata.get("record_type"):
+                found = str(index.metadata["record_type"])
+                break
+        else:
+            found = settle_type(self._first_payloads())
+        if found in ("example", "sequence_example"):
+            return found
+        if self._decoder.wants_features:
+            return "example"
+        warnings.warn(
+            f"{self.paths[0]}: the records are no tf.train.Example; they are given as bytes "
+            "(record_type='bytes' says so and silences this)",
+            UserWarning,
+            stacklevel=4,
+        )
+        return "bytes"
+
+    def _first_payloads(self) -> list[memoryview]:
+        """Some records that are good and not empty, of the first file that has such; damage is left for
+        later."""
+        quiet = DamagePolicy("skip")
+        for path in self.paths:
+            for run in stream_records(path, self._store.options, quiet, path=path):
+                found = [payload for payload in run.payloads()[:SAMPLE] if len(payload)]
+                if found:
+                    return found
+        return []
+
+    def __len__(self) -> int:
+        return len(self._store) if self._selection is None else len(self._selection)
+
+    def __repr__(self) -> str:
+        files = self.paths[0] if self.num_files == 1 else f"{self.paths[0]} and {self.num_files - 1} more"
+        count = f", {len(self)} records" if self._selection is not None or self.has_index else ""
+        kind = f", {self._decoder.record_type}" if self._decoder.record_type else ""
+        return f"<TFRecordReader {files}{count}{kind}>"
+
+    def locate(self, position: int) -> tuple[str, int]:
+        """The path and the number within it of the record at ``position``."""
+        number, record = self._store.locate(self._physical(as_position(position, len(self), "records")))
+        return self.paths[number], record
+
+    def _physical(self, position: int) -> int:
+        return position if self._selection is None else int(self._selection[position])
+
+    def _positions(self, positions: Any) -> Int64Array:
+        """Positions as users give them (list, array, mask, range, slice), as positions in the store."""
+        if isinstance(positions, slice):
+            found = np.arange(*positions.indices(len(self)), dtype=np.int64)
+        else:
+            found = as_positions(positions, len(self), "records")
+        return found if self._selection is None else self._selection[found]
+
+    # ---- records -------------------------------------------------------------------------------------------
+
+    def raw(self, position: int) -> memoryview:
+        """The payload at ``position``: a read-only view that stays valid as long as it is held, also after
+        `close`.
+
+        Damage raises, whatever ``on_error`` says.
+        """
+        return self._store.fetch_one(self._physical(as_position(position, len(self), "records")))[0]
+
+    def read_raw(self, positions: Any) -> BytesColumn:
+        """The payloads at ``positions``, in that order; where damage is skipped, the damaged ones are left
+        out."""
+        return self._store.fetch(self._positions(positions)).payloads
+
+    def read(self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int = 1) -> Batch:
+        """The records at ``positions`` as columns, one row each, in that order.
+
+        Args:
+            positions: integers in any order, also repeated; a list, array, range, slice, or a bool mask over
+            all. columns: names of the features wanted; None: all that the reader decodes.
+
+        Where damage is skipped (``on_error``), the rows of damaged records are left out: the batch is shorter
+        than ``positions``, `num_skipped` says by how many, and a callable ``on_error`` is told which.
+        """
+        names = self._decoder.check_columns(columns)
+        return self._decode_fetched(self._positions(positions), names, num_threads)
+
+    def _decode_fetched(
+        self, positions: Int64Array, columns: tuple[str, ...] | None, num_threads: int
+    ) -> Batch:
+        fetched = self._store.fetch(positions)
+        self._prepare()
+        where = fetched.positions
+
+        def locate(row: int) -> tuple[str, int]:
+            number, record = self._store.locate(int(where[row]))
+            return self.paths[number], record
+
+        return self._decoder.batch(fetched.payloads, locate, columns, num_threads)
+
+    def decode(
+        self, payloads: BytesColumn, positions: Any = None, columns: Iterable[str] | None = None
+    ) -> Batch:
+        """Payloads as this reader decodes them; ``positions`` (where they stand) only serve the errors."""
+        self._prepare()
+        names = self._decoder.check_columns(columns)
+
+        def locate(row: int) -> tuple[str, int]:
+            return self.locate(int(positions[row])) if positions is not None else (self.paths[0], row)
+
+        return self._decoder.batch(payloads, locate, names)
+
+    def _prepare(self) -> str:
+        """Settle what the records are, and how batches of them look."""
+        kind = self.record_type
+        if self._decoder.dense is None:
+            self._decoder.dense = dense_plans(self._decoder, self._store)
+        return kind
+
+    def __getitem__(self, key: Any) -> Any:
+        """One record for an integer; columns for a slice, a list or an array of positions, or a mask."""
+        if not is_integer(key):
+            return self.read(key)
+        payload, number, record = self._store.fetch_one(
+            self._physical(as_position(key, len(self), "records"))
+        )
+        if self._decoder.record_type is None:
+            self._prepare()
+        return self._decoder.one(payload, self.paths[number], record)
+
+    def __iter__(self) -> Iterator[Any]:
+        """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
+        self._prepare()
+        decoder, policy = self._decoder, self._store.policy
+        for rows in self._rows():
+            for row, payload in enumerate(rows.views()):
+                path, record = rows.locate(row)
+                try:
+                    decoded = decoder.one(payload, path, record)
+                except DecodeError as error:
+                    if not policy.skips or not is_damage(payload, error):
+                        raise
+                    policy.handle(error)
+                    continue
+                yield decoded
+
+    def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
+        """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
+
+        Streams, compressed files too, and needs no index. Views stay valid as long as they are held.
+        """
+        as_position(number, self.num_files, "files")
+        if start < 0 or step < 1:
+            raise ValueError(f"start is at least 0 and step at least 1, not {start} and {step}")
+        return (
+            (run.first + place * run.step, payload)
+            for run in self._store.stream(number, start, step)
+            for place, payload in enumerate(run.payloads())
+        )
+
+    def batches(
+        self,
+        batch_size: int,
+        columns: Iterable[str] | None = None,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epoch: int = 0,
+        drop_last: bool = False,
+        num_threads: int = 1,
+    ) -> Iterator[Batch]:
+        """All records as batches of ``batch_size`` rows, the last one of what is left.
+
+        Args:
+            shuffle: a true permutation of all records, from ``seed`` (None draws one) and ``epoch`` alone; it
+                needs positions. Otherwise the order is the stored one, in one pass over the files.
+            drop_last: leave out a last batch that is not full.
+
+        The good records before damage come as a batch of their own before it raises. Where damage is skipped,
+        batches are filled up with the records behind it; only records that are intact but no message leave
+        theirs shorter.
+        """
+        size = int(batch_size)
+        if size != batch_size or size < 1:
+            raise ValueError(f"batch_size is {batch_size!r}; it is an integer of at least 1")
+        names = self._decoder.check_columns(columns)
+        if not shuffle:
+            return self._stored_batches(size, names, drop_last, num_threads)
+        order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)
+        return self._shuffled_batches(size, names, drop_last, num_threads, order)
+
+    def _shuffled_batches(
+        self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int, order: Permutation
+    ) -> Iterator[Batch]:
+        for first in range(0, len(order), size):
+            places = np.arange(first, min(first + size, len(order)), dtype=np.int64)
+            if len(places) == size or not drop_last:
+                yield self._decode_fetched(self._positions(order.positions(places)), names, num_threads)
+
+    def _stored_batches(
+        self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
+    ) -> Iterator[Batch]:
+        self._prepare()
+        for rows in merge_rows(self._rows(), size):
+            if len(rows) < size and drop_last:
+                continue
+            try:
+                batch = self._decoder.batch(rows.payloads, rows.locate, names, num_threads)
+            except LOCATED_ERRORS as error:
+                first = rows.row_of(error.path, error.record)
+                if first and not drop_last:
+                    good = rows.part(0, first)
+                    yield self._decoder.batch(good.payloads, good.locate, names, num_threads)
+                raise
+            yield batch
+
+    def _rows(self) -> Iterator[Rows]:
+        """All payloads in stored order, as they come."""
+        if self._selection is None:
+            for number in range(self.num_files):
+                for run in self._store.stream(number):
+                    yield Rows.of_run(run, self.paths, number)
+            return
+        for first in range(0, len(self._selection), _WINDOW):
+            fetched = self._store.fetch(self._selection[first : first + _WINDOW])
+            yield Rows(fetched.payloads, self.paths, *self._store.places(fetched.positions))
+
+    # ---- choosing records ----------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> MergedIndex:
+        """The index of all files as one: ``index.columns["label"]`` is an array of one entry a record."""
+        return MergedIndex(self._store)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """What features there are: a key to its ``kind``, ``num_present``, ``min_length``, ``max_length``,
+        ``shape``.
+
+        From the extended indexes; without them from a sample of records over all files. (A key may be in the
+        context and in the feature lists of a SequenceExample; the keys of feature lists begin as they are
+        there.)
+        """
+        if self._schema is None:
+            self._schema = read_schema(self._store)
+        return self._schema
+
+    def select(self, positions: Any) -> TFRecordReader:
+        """A view of some records, in this order, repeated or not: it reads like a reader, and copies no file.
+
+        ``positions`` as those of `read`; of a view they count within it.
+        """
+        view = object.__new__(TFRecordReader)
+        view.__dict__.update(self.__dict__)
+        view._selection = self._positions(positions)
+        view._selection.setflags(write=False)
+        return view
+
+    def where(self, conditions: Mapping[str, Any] | None = None, /, **named: Any) -> Int64Array:
+        """The positions, ascending, where index columns have these values: ``reader.where(label=3)``; int64
+        (n,).
+
+        A list or array of values means any of them; a callable gets the column and gives a bool array.
+        Several conditions must hold together; names that are no identifiers go into the dict. The data is not
+        touched.
+
+        Raises:
+            KeyError: an index without that column; the message says how to build it.
+        """
+        keep = np.ones(len(self), np.bool_)
+        columns = self.index.columns
+        for name, wanted in {**(conditions or {}), **named}.items():
+            column = columns[name]
+            keep &= matching(column if self._selection is None else column[self._selection], wanted, name)
+        return np.flatnonzero(keep).astype(np.int64, copy=False)
+
+    # ---- life ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of open files and temporary space. Views stay valid; reading again opens again."""
+        self._store.close()
+
+    def __enter__(self) -> TFRecordReader:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
