@@ -25,7 +25,8 @@ examples:
   tfrecord2idx data/ indexes/                 the same in another folder
 
 In a folder the usual names count: *.tfrecord, *.tfrecords, *.tfrec, *.tfrecord-00000-of-00010. Other than
-a.tfrecord, a file's index has its whole name and .tfindex.
+a.tfrecord, a file's index has its whole name and .tfindex. A text index cannot point into a compressed file:
+`python3 -m indexer build FILE` writes one that can.
 """
 
 
@@ -78,8 +79,6 @@ def _pairs(data: str, index: str | None, fail: Callable[[str], None]) -> list[tu
     assert index is not None
     if os.path.isdir(index):
         fail(f"{index} is a folder: give the path of the index file")
-    if os.path.exists(data) and os.path.exists(index) and os.path.samefile(data, index):
-        fail("DATA and INDEX are the same file")
     return [(data, index)]
 
 
@@ -87,18 +86,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code (usage errors exit with 2)."""
     parser = argparse.ArgumentParser(
         prog="tfrecord2idx",
-        usage="tfrecord2idx [-h] [--format {text,extended}] DATA INDEX\n"
-        "       tfrecord2idx [-h] [--format {text,extended}] FOLDER [OUT_FOLDER]",
-        description="Validate TFRecord files and write their index files.",
+        usage="tfrecord2idx [-h] DATA INDEX\n       tfrecord2idx [-h] FOLDER [OUT_FOLDER]",
+        description="Validate TFRecord files and write their text indexes.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("data", metavar="DATA", help="a TFRecord file, or a folder of them")
     parser.add_argument(
         "index", metavar="INDEX", nargs="?", help="the index file, or a folder for the indexes"
-    )
-    parser.add_argument(
-        "--format", choices=("text", "extended"), default="text", help="index format (default: text)"
     )
     args = parser.parse_args(argv)
     failed = 0
@@ -112,10 +107,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     for data, index in pairs:
         try:
-            built = build_index(data, index, format=args.format)
+            built = build_index(data, index, format="text")
         except (TFRecordError, OSError) as error:
             failed += 1
             print(f"tfrecord2idx: {error}", file=sys.stderr)
+        except ValueError as error:  # the index would overwrite data
+            parser.error(str(error))
         else:
             print(f"{index}: {len(built):,} records")
     if failed and len(pairs) > 1:
