@@ -49,7 +49,10 @@ def length_checksums(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     for k in range(8):
         crc ^= tables[7 - k][(words >> np.uint64(8 * k)) & np.uint64(255)]
     crc ^= np.uint32(_WORD)
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK_DELTA)
+    masked: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(
+        _MASK_DELTA
+    )
+    return masked
 
 
 def header_at(data: memoryview, offset: int) -> int | None:

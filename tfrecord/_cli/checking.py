@@ -171,9 +171,9 @@ class Checker:
                     CompressionError(path, None, damage.offset, damage.reason, damage.detail), result
                 )
             data = map_file(spool)
-            following = FrameFinder(data).resume(error.offset)
+            following = FrameFinder(data).resume(int(error.offset or 0))
             progress, self.progress = self.progress, None
-            self._check_buffer(data, result, following, error.record + 1)
+            self._check_buffer(data, result, following, int(error.record or 0) + 1)
             self.progress = progress
 
     def _drain(self, path: str, kind: str, result: FileCheck) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from indexer.errors import TFRecordError
-from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL
+from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_NONE, scan
 from indexer.streams import Chunk, iter_chunks
 from tfrecord._atomic import STREAM
 from tfrecord.columns import BytesColumn
@@ -51,6 +51,19 @@ class Batch(NamedTuple):
             yield self.chunk.buffer[int(starts[low]) : int(ends[high - 1])]
 
 
+def batch_of(path: str, first: int, buffer: memoryview, chunk: Chunk) -> Batch:
+    """The batch of a run of frames."""
+    payloads = BytesColumn((buffer,), chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
+    return Batch(path, first, payloads, chunk)
+
+
+def batch_of_frames(path: str, first: int, frames: bytes) -> Batch:
+    """The batch of frames that were just made, one after another."""
+    buffer = memoryview(frames)
+    found = scan(buffer, verify=VERIFY_NONE)
+    return batch_of(path, first, buffer, Chunk(buffer, found.offsets, found.lengths, 0, first))
+
+
 def batches(
     paths: Iterable[str],
     *,
@@ -72,8 +85,7 @@ def batches(
             on_damage=on_damage,
         )
         for chunk in chunks:
-            payloads = BytesColumn((chunk.buffer,), chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
-            yield Batch(path, chunk.first_record, payloads, chunk)
+            yield batch_of(path, chunk.first_record, chunk.buffer, chunk)
 
 
 def record_type_of(payloads: BytesColumn) -> str:

@@ -118,7 +118,8 @@ def _summary(results: list[FileCheck], damaged: list[FileCheck], checksums_only:
         words = f"{count_text(count, 'damage')} in {len(damaged)} of {count_text(len(results), 'file')}"
         words += f"; {count_text(records, 'good record')}"
     else:
-        words = f"{count_text(len(results), 'file')}, {count_text(records, 'record')}, {size_text(size)}: all good"
+        counted = f"{count_text(len(results), 'file')}, {count_text(records, 'record')}"
+        words = f"{counted}, {size_text(size)}: all good"
     if types == ["bytes"]:
         words += " (payloads are no Examples: only checksums tell)"
     elif checksums_only:

@@ -1,0 +1,263 @@
+"""Parquet and Arrow IPC files to records and back.
+
+A feature is a column: a plain one where every record that has it has one value, else a list. A record that
+lacks the feature has null, an empty list is an empty list. SequenceExamples have two struct columns,
+`context` and `feature_lists`. The schema's metadata say what the file was, so that the way back is exact.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import TFRecordError
+from indexer.framing import frame_record
+from tfrecord._atomic import Outputs
+from tfrecord._cli.layout import REST, Field, Layout, columns_of
+from tfrecord._cli.source import Batch, batch_of_frames
+from tfrecord._from_arrow import column_of
+from tfrecord._optional import optional
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord.writer import TFRecordWriter
+
+RECORD = "record"
+_METADATA = b"tfrecord"
+_ROWS_READ = 4096
+# A row group, or an Arrow batch, is written when so much has come together.
+_GROUP_ROWS = 1 << 17
+_GROUP_BYTES = 64 << 20
+
+
+class ArrowSink:
+    """Writes payloads to one Parquet (`parquet`) or Arrow IPC (`arrow`) file."""
+
+    def __init__(self, outputs: Outputs, path: str, layout: Layout, text: frozenset[str], form: str) -> None:
+        self._pa = optional("pyarrow")
+        self._layout, self._text, self._form = layout, text, form
+        self._schema = self._make_schema()
+        self._held: list[Any] = []
+        self._rows = self._bytes = 0
+        self._file = outputs.open(path)
+        self._writer: Any
+        if form == "parquet":
+            self._writer = optional("pyarrow.parquet").ParquetWriter(
+                self._file, self._schema, compression="zstd"
+            )
+        else:
+            self._writer = self._pa.ipc.new_file(self._file, self._schema)
+
+    def _make_schema(self) -> Any:
+        pa, layout = self._pa, self._layout
+        fields = []
+        if layout.record_type == "bytes":
+            fields = [pa.field(RECORD, pa.binary(), nullable=False)]
+        elif layout.record_type == "sequence_example":
+            context = [pa.field(key, self._type(key, found)) for key, found in layout.context.items()]
+            lists = [pa.field(key, pa.list_(self._item(key, found))) for key, found in layout.lists.items()]
+            parts = (("context", context), ("feature_lists", lists))
+            fields = [pa.field(name, pa.struct(part), nullable=False) for name, part in parts if part]
+        else:
+            fields = [pa.field(key, self._type(key, found)) for key, found in layout.context.items()]
+        if layout.rest or not fields:
+            fields.append(pa.field(REST, pa.binary()))
+        document = {"version": 1, "record_type": layout.record_type}
+        return pa.schema(fields, metadata={_METADATA: json.dumps(document).encode()})
+
+    def _value(self, key: str, kind: str | None) -> Any:
+        pa = self._pa
+        if kind == "bytes":
+            return pa.string() if key in self._text else pa.binary()
+        return pa.int64() if kind == "int64" else pa.float32()
+
+    def _type(self, key: str, found: Field) -> Any:
+        value = self._value(key, found.kind)
+        return value if found.single else self._pa.list_(value)
+
+    def _item(self, key: str, found: Field) -> Any:
+        return self._pa.list_(self._value(key, found.kind))
+
+    def write(self, payloads: BytesColumn) -> None:
+        pa, layout = self._pa, self._layout
+        rest: list[bytes | None] | None = None
+        arrays: list[Any] = []
+        if layout.record_type == "bytes":
+            arrays = [self._flat(payloads, pa.binary(), None)]
+        else:
+            decoded, rest = columns_of(payloads, layout)
+            if isinstance(decoded, SequenceBatch):
+                for name, part in (("context", decoded.context), ("feature_lists", decoded.feature_lists)):
+                    if name in self._schema.names:
+                        kind = self._schema.field(name).type
+                        children = [self._array(part, kind.field(i)) for i in range(kind.num_fields)]
+                        arrays.append(pa.StructArray.from_arrays(children, fields=list(kind)))
+            else:
+                arrays = [self._array(decoded, item) for item in self._schema if item.name != REST]
+        if REST in self._schema.names:
+            arrays.append(pa.array(rest or [None] * len(payloads), pa.binary()))
+        self._held.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._rows += len(payloads)
+        self._bytes += payloads.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _array(self, batch: ColumnBatch, item: Any) -> Any:
+        return self._column(batch[item.name], item.type, batch.present[item.name], item.name)
+
+    def _column(self, column: Any, kind: Any, present: npt.NDArray[np.bool_] | None, key: str) -> Any:
+        """A column as an array of this type; where a record lacks the feature it is null."""
+        pa = self._pa
+        if not pa.types.is_list(kind):  # one value a record: absent ones have none
+            if isinstance(column, Ragged) and present is not None and not present.all():
+                places = np.cumsum(present) - 1
+                return self._flat(column.values, kind, key).take(pa.array(places, mask=~present))
+            return self._flat(column.values, kind, key)
+        splits = column.row_splits.astype(np.int32)
+        inner = column.values
+        values = self._column(inner, kind.value_type, None, key) if isinstance(inner, Ragged) else None
+        if values is None:
+            values = self._flat(inner, kind.value_type, key)
+        validity = None
+        if present is not None and not present.all():
+            validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+        return pa.Array.from_buffers(
+            kind, len(splits) - 1, [validity, pa.py_buffer(splits)], children=[values]
+        )
+
+    def _flat(self, values: Any, kind: Any, key: str | None) -> Any:
+        pa = self._pa
+        if not isinstance(values, BytesColumn):
+            return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind)
+        if values.nbytes > (1 << 31) - 1:
+            raise TFRecordError(
+                f"{values.nbytes} bytes of values in one batch are more than this format holds"
+            )
+        flat = values.compact()
+        splits = np.concatenate(([0], np.cumsum(flat.lengths))).astype(np.int32)
+        data = pa.py_buffer(flat.buffers[0])
+        array = pa.Array.from_buffers(kind, len(splits) - 1, [None, pa.py_buffer(splits), data])
+        if pa.types.is_string(kind):
+            try:
+                array.validate(full=True)
+            except pa.ArrowInvalid:
+                raise TFRecordError(
+                    f"feature {key!r} has values that are no UTF-8 text; leave it as bytes"
+                ) from None
+        return array
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        table = self._pa.Table.from_batches(self._held, self._schema)
+        self._held, self._rows, self._bytes = [], 0, 0
+        if self._form == "parquet":
+            self._writer.write_table(table, row_group_size=_GROUP_ROWS)
+        else:
+            self._writer.write_table(table.combine_chunks())
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+def read_arrow(path: str, form: str, round_floats: bool = False) -> Iterator[Batch]:
+    """The rows of a Parquet or Arrow IPC file as records.
+
+    Raises TFRecordError, with the column, for what no feature can hold.
+    """
+    pa = optional("pyarrow")
+    first = 0
+    for table in _tables(path, form, pa):
+        metadata = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
+        try:
+            frames = _frames(table, metadata.get("record_type", "example"), round_floats)
+        except (TypeError, ValueError) as error:
+            raise TFRecordError(f"{path}: rows from {first} on: {error}") from None
+        yield batch_of_frames(path, first, frames)
+        first += table.num_rows
+
+
+def _tables(path: str, form: str, pa: Any) -> Iterator[Any]:
+    try:
+        if form == "parquet":
+            with optional("pyarrow.parquet").ParquetFile(path) as file:
+                yield from file.iter_batches(batch_size=_ROWS_READ)
+            return
+        with pa.memory_map(path) as source:
+            try:
+                reader: Any = pa.ipc.open_file(source)
+                stored = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            except pa.ArrowInvalid:
+                source.seek(0)
+                stored = iter(pa.ipc.open_stream(source))
+            for batch in stored:
+                for start in range(0, batch.num_rows, _ROWS_READ):
+                    yield batch.slice(start, _ROWS_READ)
+    except pa.ArrowInvalid as error:
+        raise TFRecordError(f"{path}: no valid {form} file: {error}") from None
+
+
+def _frames(table: Any, record_type: str, round_floats: bool) -> bytes:
+    """The frames of a RecordBatch's rows."""
+    if record_type == "bytes":
+        column, _ = column_of(table.column(RECORD), RECORD)
+        return b"".join(frame_record(column.view(i)) for i in range(len(column)))
+    if record_type == "sequence_example":
+        parts = {}
+        for name in ("context", "feature_lists"):
+            held = table.column(name) if name in table.schema.names else None
+            children = zip(held.type, held.flatten(), strict=True) if held is not None else ()
+            parts[name] = _batch(
+                [(child.name, array) for child, array in children], table.num_rows, round_floats
+            )
+        batch: Any = SequenceBatch(parts["context"], parts["feature_lists"])
+    else:
+        pairs = [(name, table.column(name)) for name in table.schema.names if name != REST]
+        batch = _batch(pairs, table.num_rows, round_floats)
+    rest = table.column(REST).to_pylist() if REST in table.schema.names else None
+    return encode_rows(batch, rest)
+
+
+def encode_rows(batch: Any, rest: list[bytes | None] | None) -> bytes:
+    """The frames of a batch's rows; what a row's rest holds is added to its message."""
+    held = io.BytesIO()
+    writer = TFRecordWriter(held)
+    writer.write_batch(batch)
+    writer.flush()
+    frames = held.getvalue()
+    if rest is None or not any(rest):
+        return frames
+    payloads = batch_of_frames("", 0, frames).payloads
+    return b"".join(frame_record(payloads[i] + (rest[i] or b"")) for i in range(len(payloads)))
+
+
+def _batch(pairs: list[tuple[str, Any]], num_rows: int, round_floats: bool) -> ColumnBatch:
+    columns, present = {}, {}
+    for name, array in pairs:
+        column, valid = column_of(array, name)
+        columns[name], present[name] = _narrowed(name, column, round_floats), valid
+    return ColumnBatch(columns, present, num_rows)
+
+
+def _narrowed(name: str, column: Any, round_floats: bool) -> Any:
+    """float64 as the float32 that a feature holds: exact, unless rounding was asked for."""
+    if isinstance(column, Ragged):
+        return Ragged(_narrowed(name, column.values, round_floats), column.row_splits)
+    if isinstance(column, BytesColumn) or column.dtype != np.float64:
+        return column
+    with np.errstate(over="ignore"):
+        narrow = column.astype(np.float32)
+    wrong = (narrow != column) & ~np.isnan(column)
+    if round_floats:
+        wrong &= np.isinf(narrow)
+    if wrong.any():
+        value = column[wrong].flat[0]
+        hint = (
+            "is too large for a float" if round_floats else "is no float32; --round-floats takes the nearest"
+        )
+        raise ValueError(f"column {name!r}: {value!r} {hint}")
+    return narrow

@@ -1,0 +1,202 @@
+"""`tfrecord convert`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from indexer.build import build_index
+from indexer.framing import frame_record
+from tfrecord._atomic import STREAM, Outputs, is_special
+from tfrecord._cli.common import (
+    columns_option,
+    compression_option,
+    count_text,
+    emit,
+    expand,
+    json_option,
+    progress,
+    split_names,
+)
+from tfrecord._cli.formats import FORMATS, Source, Target, balanced, check_text, format_of
+from tfrecord._cli.layout import build_message, exact_record
+from tfrecord._cli.source import Batch, batch_of_frames, record_type_of
+
+output_compression_option = click.option(
+    "--output-compression",
+    type=click.Choice(["none", "gzip", "zlib"]),
+    default=None,
+    help="Of TFRecord output (default: gzip for a name that ends in .gz).",
+)
+index_option = click.option(
+    "--index", "with_index", is_flag=True, help="Also build the indexes of the output."
+)
+shards_option = click.option(
+    "--shards", type=click.IntRange(1, 99999), default=None, help="Write so many shards."
+)
+
+
+def split_arguments(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """IN... OUT: at least one of each."""
+    if len(value) < 2:
+        raise click.UsageError("give at least one input and the output: IN... OUT", ctx)
+    return value
+
+
+in_out_argument = click.argument(
+    "paths", nargs=-1, required=True, metavar="IN... OUT", type=click.Path(), callback=split_arguments
+)
+
+
+@click.command()
+@in_out_argument
+@click.option("--from", "source_form", type=click.Choice(FORMATS), default=None, help="Default: by suffix.")
+@click.option("--to", "target_form", type=click.Choice(FORMATS), default=None, help="Default: by suffix.")
+@compression_option
+@output_compression_option
+@shards_option
+@columns_option
+@click.option(
+    "--text",
+    default=None,
+    metavar="A,B",
+    callback=lambda c, p, v: split_names(v),
+    help="Features to write as strings to Parquet and Arrow (default: binary).",
+)
+@click.option("--round-floats", is_flag=True, help="Round float64 to float32 where it is not exact.")
+@index_option
+@json_option
+def convert(
+    paths: tuple[str, ...],
+    source_form: str | None,
+    target_form: str | None,
+    compression: str | None,
+    output_compression: str | None,
+    shards: int | None,
+    columns: list[str] | None,
+    text: list[str] | None,
+    round_floats: bool,
+    with_index: bool,
+    as_json: bool,
+) -> None:
+    """Convert to and from Parquet, Arrow, JSON lines, npz, WebDataset tar, and TFRecord plain or gzip.
+
+    The formats are told by suffix: .parquet, .arrow, .jsonl, .npz, .tar; all else is TFRecord. Records keep
+    their order, and converting back gives equal values, kinds and missing features. OUT appears whole or not
+    at all.
+
+    \b
+    Examples:
+      tfrecord convert data/*.tfrecord data.parquet
+      tfrecord convert data.parquet data.tfrecord.gz
+    """
+    inputs, output = _expanded(paths[:-1], source_form), paths[-1]
+    form = target_form or format_of(output)
+    check_text(form, text)
+    source: Iterable[Batch] = Source(inputs, source_form, compression=compression, round_floats=round_floats)
+    if columns is not None:
+        source = Projection(source, columns)
+    write_out(
+        source,
+        inputs,
+        output,
+        form,
+        compression=output_compression,
+        shards=shards,
+        text=text or (),
+        with_index=with_index,
+        as_json=as_json,
+        label="convert",
+    )
+
+
+def _expanded(paths: Iterable[str], form: str | None) -> list[str]:
+    """Files of other formats are taken by name; only for TFRecord does a folder mean its data files."""
+    found: list[str] = []
+    for path in paths:
+        if form in (None, "tfrecord") and format_of(path) == "tfrecord" or any(c in path for c in "*?["):
+            found += expand([path])
+        elif path != STREAM and not os.path.exists(path):
+            raise click.UsageError(f"no such file: {path}")
+        else:
+            found.append(path)
+    return found
+
+
+class Projection:
+    """The records of a source with only some features."""
+
+    def __init__(self, source: Iterable[Batch], names: list[str]) -> None:
+        self._source, self._names = source, frozenset(names)
+
+    def __iter__(self) -> Iterator[Batch]:
+        kind = None
+        for batch in self._source:
+            kind = kind or record_type_of(batch.payloads)
+            if kind == "bytes":
+                raise click.UsageError(
+                    f"{batch.path}: the records are no Examples and have no features to choose"
+                )
+            frames = []
+            for row in range(len(batch.payloads)):
+                context, lists = exact_record(batch.payloads.view(row), kind)
+                context = {key: value for key, value in context.items() if key in self._names}
+                if lists is not None:
+                    lists = {key: value for key, value in lists.items() if key in self._names}
+                frames.append(frame_record(build_message(context, lists)))
+            yield batch_of_frames(batch.path, batch.first, b"".join(frames))
+
+
+def write_out(
+    source: Iterable[Batch],
+    inputs: list[str],
+    output: str,
+    form: str,
+    *,
+    compression: str | None = None,
+    shards: int | None = None,
+    sizes: list[int] | None = None,
+    text: Iterable[str] = (),
+    with_index: bool = False,
+    as_json: bool = False,
+    label: str,
+) -> None:
+    """Write a source to its output, all or nothing, and say what was written."""
+    total = sum(os.path.getsize(path) for path in inputs if os.path.isfile(path))
+    if with_index and (form != "tfrecord" or is_special(output)):
+        raise click.UsageError("--index is for TFRecord output to a file")
+    with Outputs(inputs) as outputs:
+        target = Target(outputs, output, form, compression=compression, text=text)
+        if shards is None and sizes is None:
+            outputs.check(output)
+        elif sizes is None:
+            sizes = balanced(_count(source), shards or 1)
+        with _bar(label, total) as advance:
+            written = target.write(source, sizes, advance)
+    if with_index:
+        for name in target.names:
+            build_index(name)
+    if as_json:
+        emit({"records": written, "outputs": target.names})
+    elif output != STREAM:
+        where = (
+            output
+            if len(target.names) == 1
+            else f"{count_text(len(target.names), 'file')}, {target.names[0]} …"
+        )
+        click.echo(f"{count_text(written, 'record')} to {where}")
+
+
+def _count(source: Iterable[Batch]) -> int:
+    if isinstance(source, Source):
+        return source.count()
+    return sum(len(batch.payloads) for batch in source)
+
+
+@contextmanager
+def _bar(label: str, total: int) -> Iterator[Callable[[Batch], None]]:
+    with progress(label, total or None) as advance:
+        yield lambda batch: advance(batch.num_bytes)

@@ -1,0 +1,227 @@
+"""The file formats that `convert` knows, by name and by suffix: sources of records and sinks for them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import click
+
+from indexer.framing import VERIFY_LENGTHS
+from indexer.streams import Chunk
+from tfrecord._atomic import STREAM, Outputs
+from tfrecord._cli.arrow_format import ArrowSink, read_arrow
+from tfrecord._cli.layout import Layout, survey
+from tfrecord._cli.npz_format import NpzSink, read_npz
+from tfrecord._cli.source import Batch, batch_of, batches, record_type_of
+from tfrecord._cli.text_formats import JsonSink, TarSink, read_json, read_tar
+from tfrecord.columns import BytesColumn
+
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".npz": "npz",
+    ".tar": "tar",
+}
+FORMATS = ("tfrecord", *dict.fromkeys(SUFFIXES.values()))
+# Formats whose columns are decided by a pass over all of the data.
+_SURVEYED = ("parquet", "arrow", "npz")
+
+
+def format_of(path: str) -> str:
+    """The format that a path's suffix says; everything unknown is TFRecord."""
+    name = path.lower().removesuffix(".gz")
+    return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "tfrecord")
+
+
+class Source:
+    """The records of some files, as often as they are asked for. A pipe is kept in a temporary file for
+    that."""
+
+    def __init__(
+        self,
+        paths: list[str],
+        form: str | None,
+        *,
+        compression: str | None = None,
+        round_floats: bool = False,
+    ) -> None:
+        self.paths = paths
+        self._form, self._compression, self._round = form, compression, round_floats
+        self._spool: Any = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._read(verify=None)
+
+    def _read(self, verify: int | None) -> Iterator[Batch]:
+        for path in self.paths:
+            form = self._form or format_of(path)
+            place: Any = self._spooled() if path == STREAM else path
+            if form == "tfrecord":
+                options: dict[str, Any] = {} if verify is None else {"verify": verify}
+                yield from batches([place], compression=self._compression, **options)
+            elif form == "jsonl":
+                yield from read_json(place)
+            elif form == "npz":
+                yield from read_npz(place)
+            elif form == "tar":
+                yield from read_tar(place)
+            else:
+                yield from read_arrow(place, form, self._round)
+
+    def _spooled(self) -> Any:
+        if self._spool is None:
+            self._spool = tempfile.NamedTemporaryFile()
+            shutil.copyfileobj(sys.stdin.buffer, self._spool)
+            self._spool.flush()
+        return self._spool.name
+
+    def count(self) -> int:
+        """How many records there are: lengths are hopped over where that can be done."""
+        return sum(len(batch.payloads) for batch in self._read(VERIFY_LENGTHS))
+
+
+class Sink(Protocol):
+    """One output file."""
+
+    def write(self, payloads: BytesColumn) -> None: ...
+    def close(self) -> None: ...
+
+
+class FrameSink:
+    """A TFRecord file; frames are copied as they are."""
+
+    def __init__(self, outputs: Outputs, path: str, compression: str | None) -> None:
+        self._file = outputs.open(path)
+        kind = compression or ("gzip" if path.endswith(".gz") else "none")
+        bits = {"gzip": 31, "zlib": 15}.get(kind)
+        self._packer = None if bits is None else zlib.compressobj(6, zlib.DEFLATED, bits)
+
+    def write_batch(self, batch: Batch) -> None:
+        for piece in batch.frames():
+            self._file.write(piece if self._packer is None else self._packer.compress(piece))
+
+    def close(self) -> None:
+        if self._packer is not None:
+            self._file.write(self._packer.flush())
+
+
+def shard_names(path: str, count: int) -> list[str]:
+    """`base-00000-of-00003`, before a `.gz` and before the suffix of other formats."""
+    base, tail = path, ""
+    for suffix in (".gz", *SUFFIXES):
+        if base.lower().endswith(suffix):
+            base, tail = base[: len(base) - len(suffix)], base[len(base) - len(suffix) :] + tail
+    return [f"{base}-{i:05d}-of-{count:05d}{tail}" for i in range(count)]
+
+
+class Target:
+    """Where records go: one file, or shards that follow each other, as equal as can be."""
+
+    def __init__(
+        self,
+        outputs: Outputs,
+        path: str,
+        form: str,
+        *,
+        compression: str | None = None,
+        text: Iterable[str] = (),
+    ) -> None:
+        self.outputs, self.path, self.form = outputs, path, form
+        self._compression, self._text = compression, frozenset(text)
+        self.names: list[str] = []
+
+    def write(
+        self,
+        source: Iterable[Batch],
+        sizes: list[int] | None = None,
+        advance: Callable[[Batch], None] | None = None,
+    ) -> int:
+        """Write all records; `sizes`: how many each shard takes. Returns their number.
+
+        The source is read twice for formats with columns.
+        """
+        layout = survey(source) if self.form in _SURVEYED else None
+        names = [self.path] if sizes is None else shard_names(self.path, len(sizes))
+        for name in names:
+            self.outputs.check(name)
+        self.names, written = names, 0
+        shard, room = 0, None if sizes is None else sizes[0]
+        sink: Any = None
+        for batch in source:
+            if layout is None:
+                layout = Layout(record_type_of(batch.payloads))
+            start = 0
+            while start < len(batch.payloads):
+                while room == 0:
+                    self._close(sink, names[shard], layout, written)
+                    shard, sink = shard + 1, None
+                    room = (sizes or [])[shard]
+                sink = sink or self._open(names[shard], layout, written)
+                stop = len(batch.payloads) if room is None else min(start + room, len(batch.payloads))
+                self._put(sink, part_of(batch, start, stop))
+                written += stop - start
+                room = None if room is None else room - (stop - start)
+                start = stop
+            if advance is not None:
+                advance(batch)
+        while shard < len(names):
+            self._close(sink, names[shard], layout or Layout(), written)
+            shard, sink = shard + 1, None
+        return written
+
+    def _open(self, name: str, layout: Layout, first: int) -> Any:
+        if self.form == "tfrecord":
+            return FrameSink(self.outputs, name, self._compression)
+        if self.form == "jsonl":
+            return JsonSink(self.outputs, name, layout)
+        if self.form == "tar":
+            return TarSink(self.outputs, name, layout, first)
+        if self.form == "npz":
+            return NpzSink(self.outputs, name, layout)
+        return ArrowSink(self.outputs, name, layout, self._text, self.form)
+
+    def _close(self, sink: Any, name: str, layout: Layout, first: int) -> None:
+        (sink or self._open(name, layout, first)).close()
+
+    @staticmethod
+    def _put(sink: Any, batch: Batch) -> None:
+        if isinstance(sink, FrameSink):
+            sink.write_batch(batch)
+        else:
+            sink.write(batch.payloads)
+
+
+def part_of(batch: Batch, start: int, stop: int) -> Batch:
+    """Some rows of a batch."""
+    if start == 0 and stop == len(batch.payloads):
+        return batch
+    chunk = batch.chunk
+    part = Chunk(
+        chunk.buffer,
+        chunk.offsets[start:stop],
+        chunk.lengths[start:stop],
+        chunk.base_offset,
+        batch.first + start,
+    )
+    return batch_of(batch.path, batch.first + start, chunk.buffer, part)
+
+
+def balanced(count: int, shards: int) -> list[int]:
+    """The sizes of so many shards, equal to within one record."""
+    return [count // shards + (i < count % shards) for i in range(shards)]
+
+
+def check_text(form: str, text: list[str] | None) -> None:
+    """`--text` means something for Parquet and Arrow only."""
+    if text and form not in ("parquet", "arrow"):
+        raise click.UsageError("--text is for Parquet and Arrow output")

@@ -1,0 +1,311 @@
+"""JSON lines and WebDataset tar files to records and back, record by record and exact."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+import tarfile
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from indexer.errors import TFRecordError
+from indexer.framing import frame_record
+from indexer.streams import open_stream
+from tfrecord._atomic import Outputs
+from tfrecord._cli.describe import feature_json, kind_of
+from tfrecord._cli.layout import Layout, build_message, exact_record
+from tfrecord._cli.sniffing import sniff_bytes
+from tfrecord._cli.source import Batch, batch_of_frames
+from tfrecord.columns import BytesColumn
+
+_BATCH_BYTES = 4 << 20
+_JSON = "tfrecord.json"
+_RAW = "tfrecord.raw"
+_SEQUENCE = {"context", "feature_lists"}
+# Around an Example whose only features have names that would make it look like something else.
+_EXAMPLE = "__example__"
+_TAKEN = (_SEQUENCE, {_EXAMPLE})
+
+
+# One record as JSON: features under their names, each with its kind; a record that is no Example as
+# `{"record": ...}`.
+
+
+def record_json(payload: Any, record_type: str) -> Any:
+    """A record as JSON that `record_of_json` turns back into an equal one."""
+    if record_type == "bytes":
+        return {"record": {"base64": base64.b64encode(payload).decode()}}
+    context, lists = exact_record(payload, record_type)
+    features = {key: feature_json(value) for key, value in context.items()}
+    if lists is None:
+        return {_EXAMPLE: features} if set(features) in _TAKEN else features
+    steps = {key: [feature_json(step) for step in value] for key, value in lists.items()}
+    return {"context": features, "feature_lists": steps}
+
+
+def record_of_json(document: Any) -> bytes:
+    """The payload of such a document. Plain values are taken too: numbers, strings, and lists of one of them.
+
+    Raises ValueError for what no feature can hold.
+    """
+    if not isinstance(document, dict):
+        raise ValueError("a record is a JSON object")
+    if set(document) == {"record"} and _is_tagged(document["record"], ("base64",)):
+        raw = document["record"]["base64"]
+        if isinstance(raw, str):  # of a feature with this name it would be a list
+            return base64.b64decode(raw, validate=True)
+    if _is_sequence(document):
+        return _message(document["context"], document["feature_lists"])
+    if set(document) == {_EXAMPLE} and isinstance(document[_EXAMPLE], dict):
+        document = document[_EXAMPLE]
+    return _message(document, None)
+
+
+def _is_sequence(document: dict[str, Any]) -> bool:
+    return set(document) == _SEQUENCE and all(isinstance(part, dict) for part in document.values())
+
+
+def _message(features: dict[str, Any], lists: dict[str, Any] | None) -> bytes:
+    context = {key: _feature(key, value) for key, value in features.items()}
+    if lists is None:
+        return build_message(context, None)
+    return build_message(
+        context, {key: [_feature(key, step) for step in value] for key, value in lists.items()}
+    )
+
+
+def _is_tagged(value: Any, names: tuple[str, ...] = ("int64", "float", "text", "base64")) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in names
+
+
+def _feature(key: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if _is_tagged(value):
+        ((tag, items),) = value.items()
+    else:
+        items = value if isinstance(value, list) else [value]
+        tag = _guess(key, items)
+    if not isinstance(items, list):
+        raise ValueError(f"feature {key!r}: the values are a list")
+    if tag == "int64":
+        if not all(isinstance(item, int) and -(1 << 63) <= item < 1 << 63 for item in items):
+            raise ValueError(f"feature {key!r}: a value that is no 64-bit integer")
+        return np.array([int(item) for item in items], np.int64)
+    if tag == "float":
+        return np.array([_float32(key, item) for item in items], np.float32)
+    made = np.empty(len(items), object)
+    if not all(isinstance(item, str) for item in items):
+        raise ValueError(f"feature {key!r}: a value that is no string")
+    made[:] = [item.encode() if tag == "text" else base64.b64decode(item, validate=True) for item in items]
+    return made
+
+
+def _guess(key: str, items: list[Any]) -> str:
+    """The kind of untagged values."""
+    if items and all(isinstance(item, str) for item in items):
+        return "text"
+    if items and all(isinstance(item, int) for item in items):  # bool too
+        return "int64"
+    if items and all(isinstance(item, (int, float)) for item in items):
+        return "float"
+    raise ValueError(f"feature {key!r}: a feature is numbers, strings, or an object with its kind")
+
+
+def _float32(key: str, item: Any) -> Any:
+    if isinstance(item, str):
+        if item.startswith("nan:"):
+            return np.frombuffer(struct.pack("<I", int(item[4:], 16)), np.float32)[0]
+        if item not in ("NaN", "Infinity", "-Infinity"):
+            raise ValueError(f"feature {key!r}: {item!r} is no number")
+        return np.float32(item.replace("Infinity", "inf"))
+    if not isinstance(item, (int, float)):
+        raise ValueError(f"feature {key!r}: a value that is no number")
+    with np.errstate(over="ignore"):
+        value = np.float32(item)
+    if np.isinf(value):
+        raise ValueError(f"feature {key!r}: {item!r} is too large for a float")
+    return value
+
+
+class JsonSink:
+    """One JSON document a line."""
+
+    def __init__(self, outputs: Outputs, path: str, layout: Layout) -> None:
+        self._layout = layout
+        self._file: Any = outputs.open(path)
+        self._packer: Any = None
+        if path.endswith(".gz"):
+            import gzip
+
+            self._packer = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0)
+
+    def write(self, payloads: BytesColumn) -> None:
+        lines = [
+            json.dumps(record_json(payloads.view(row), self._layout.record_type), ensure_ascii=False) + "\n"
+            for row in range(len(payloads))
+        ]
+        (self._packer or self._file).write("".join(lines).encode("utf-8", "surrogatepass"))
+
+    def close(self) -> None:
+        if self._packer is not None:
+            self._packer.close()
+
+
+def read_json(path: Any) -> Iterator[Batch]:
+    """The records of a JSON lines file (gzip too). Raises TFRecordError, with the line, for what is no
+    record."""
+    name = path if isinstance(path, str) else "<stdin>"
+    made: list[bytes] = []
+    size = first = 0
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            made.append(frame_record(record_of_json(json.loads(line))))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise TFRecordError(f"{name}: line {number}: {error}") from None
+        size += len(made[-1])
+        if size >= _BATCH_BYTES:
+            yield batch_of_frames(name, first, b"".join(made))
+            first += len(made)
+            made, size = [], 0
+    if made:
+        yield batch_of_frames(name, first, b"".join(made))
+
+
+def _lines(path: Any) -> Iterator[bytes]:
+    from indexer.compression import detect
+
+    with open(path, "rb") if isinstance(path, str) else path as file:
+        if isinstance(path, str) and detect(file.peek(512)[:512]) == "gzip":
+            stream, rest = open_stream(file, "gzip"), b""
+            while piece := stream.read_some(1 << 20):
+                *lines, rest = (rest + bytes(piece)).split(b"\n")
+                yield from lines
+            yield rest
+        else:
+            yield from file
+
+
+# WebDataset: files that share a name up to the first dot are one sample. Byte strings that stand alone are
+# files of their own, named after the feature and what they are; everything else is in `KEY.tfrecord.json`.
+
+
+class TarSink:
+    """One sample a record, named by its number."""
+
+    def __init__(self, outputs: Outputs, path: str, layout: Layout, first: int = 0) -> None:
+        self._layout = layout
+        self._number = first
+        self._tar = tarfile.open(fileobj=outputs.open(path), mode="w", format=tarfile.PAX_FORMAT)
+
+    def write(self, payloads: BytesColumn) -> None:
+        for row in range(len(payloads)):
+            payload, key = payloads.view(row), f"{self._number:09d}"
+            self._number += 1
+            if self._layout.record_type == "bytes":
+                self._add(f"{key}.{_RAW}", payload)
+                continue
+            context, lists = exact_record(payload, self._layout.record_type)
+            document: dict[str, Any] = {}
+            for name, value in context.items():
+                single = kind_of(value) == "bytes" and (not isinstance(value, np.ndarray) or len(value) == 1)
+                data = (value[0] if isinstance(value, np.ndarray) else value) if single else b""
+                content = sniff_bytes(data)
+                if single and content.kind not in ("text", "empty"):
+                    self._add(f"{key}.{quote(name, safe='').replace('.', '%2E')}.{content.extension}", data)
+                else:
+                    document[name] = feature_json(value)
+            if lists is None and set(document) in _TAKEN:
+                document = {_EXAMPLE: document}
+            if lists is not None:
+                steps = {name: [feature_json(step) for step in value] for name, value in lists.items()}
+                document = {"context": document, "feature_lists": steps}
+            self._add(
+                f"{key}.{_JSON}", json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            )
+
+    def _add(self, name: str, data: Any) -> None:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        self._tar.addfile(member, io.BytesIO(data))
+
+    def close(self) -> None:
+        self._tar.close()
+
+
+def read_tar(path: str) -> Iterator[Batch]:
+    """The samples of a WebDataset tar file as records, in order.
+
+    Of tar files by others: `.cls` is an integer, `.json` and `.txt` and all else are bytes under their
+    extension.
+    """
+    made: list[bytes] = []
+    size = first = 0
+    try:
+        for name, sample in _samples(path):
+            try:
+                made.append(frame_record(_record_of_sample(sample)))
+            except (ValueError, TypeError, RecursionError) as error:
+                raise TFRecordError(f"{path}: sample {name!r}: {error}") from None
+            size += len(made[-1])
+            if size >= _BATCH_BYTES:
+                yield batch_of_frames(path, first, b"".join(made))
+                first += len(made)
+                made, size = [], 0
+    except tarfile.TarError as error:
+        raise TFRecordError(f"{path}: no valid tar file: {error}") from None
+    if made:
+        yield batch_of_frames(path, first, b"".join(made))
+
+
+def _samples(path: str) -> Iterator[tuple[str, dict[str, bytes]]]:
+    current, sample = None, dict[str, bytes]()
+    with tarfile.open(path, "r|*") as tar:
+        for member in tar:
+            if not member.isfile():
+                continue
+            place = PurePosixPath(member.name)
+            stem, _, rest = place.name.partition(".")
+            key = str(place.parent / stem)
+            if key != current and current is not None:
+                yield current, sample
+                sample = {}
+            current = key
+            file = tar.extractfile(member)
+            if rest in sample:
+                raise TFRecordError(f"{path}: sample {key!r} has two files {rest!r}")
+            sample[rest] = file.read() if file is not None else b""
+    if current is not None:
+        yield current, sample
+
+
+def _record_of_sample(sample: dict[str, bytes]) -> bytes:
+    if _RAW in sample:
+        return sample[_RAW]
+    own = _JSON in sample
+    document = json.loads(sample.pop(_JSON)) if own else {}
+    if not isinstance(document, dict):
+        raise ValueError("a record is a JSON object")
+    lists = None
+    if _is_sequence(document):
+        lists, document = document["feature_lists"], document["context"]
+    elif set(document) == {_EXAMPLE} and isinstance(document[_EXAMPLE], dict):
+        document = document[_EXAMPLE]
+    for rest, data in sample.items():
+        name = unquote(rest.rpartition(".")[0] or rest) if own else rest
+        if not own and rest == "cls":
+            document[name] = {"int64": [int(data)]}
+        else:
+            document[name] = {"base64": [base64.b64encode(data).decode()]}
+    return _message(document, lists)
+
+
+__all__ = ["JsonSink", "TarSink", "read_json", "read_tar", "record_json", "record_of_json"]
