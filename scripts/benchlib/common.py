@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,13 @@ def draws(spec: Spec) -> list[list[int]]:
     """``spec["draws"]`` lists of ``spec["take"]`` random positions, the same for everyone."""
     rng = random.Random(spec.get("seed", 0))
     return [[rng.randrange(spec["records"]) for _ in range(spec["take"])] for _ in range(spec["draws"])]
+
+
+def scratch(spec: Spec) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder for what a run writes: in memory where the request says so and there is such a one."""
+    memory_folder = "/dev/shm"
+    use = spec.get("in_memory") and os.access(memory_folder, os.W_OK)
+    return tempfile.TemporaryDirectory(dir=memory_folder if use else None)
 
 
 def drop_pages(path: str) -> None:

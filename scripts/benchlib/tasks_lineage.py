@@ -9,7 +9,7 @@ import tempfile
 from itertools import islice
 from typing import Any
 
-from benchlib.common import Run, Spec, Task, read_payloads
+from benchlib.common import Run, Spec, Task, read_payloads, scratch
 
 # By name, not by statement: it is another package than the one beside this file, which has the same name.
 lineage: Any = importlib.import_module("tfrecord")
@@ -31,7 +31,7 @@ def index(spec: Spec) -> Run:
     """``create_index``: hops over the frames, checks nothing, writes the text index."""
 
     def run() -> int:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch(spec) as folder:
             create_index(spec["path"], os.path.join(folder, "out.tfindex"))
         return int(spec["records"])
 

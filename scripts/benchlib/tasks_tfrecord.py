@@ -15,7 +15,7 @@ from typing import Any
 
 import indexer
 import tfrecord
-from benchlib.common import Run, Spec, Task, batches_of, draws, drop_pages, memory, read_payloads
+from benchlib.common import Run, Spec, Task, batches_of, draws, drop_pages, memory, read_payloads, scratch
 
 _DTYPE = {"bytes": "bytes", "float": "float32", "int": "int64"}
 
@@ -73,7 +73,7 @@ def index(spec: Spec) -> Run:
     options = {} if spec.get("schema") else {"format": spec.get("format", "extended")}
 
     def run() -> int:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch(spec) as folder:
             return len(build(spec["path"], os.path.join(folder, "out.tfindex"), **options))
 
     return run
