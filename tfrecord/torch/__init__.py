@@ -1,0 +1,18 @@
+"""Datasets for PyTorch: each record exactly once over ranks and workers, truly shuffled, resumable."""
+
+try:
+    import torch as _torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":  # torch is there, but something that it needs is not: its own error says so
+        raise
+    raise ImportError(
+        "tfrecord.torch needs PyTorch, which is not installed: pip install 'tfrecord[torch]'", name="torch"
+    ) from None
+
+from tfrecord.columns import Ragged
+from tfrecord.torch.collate import pad_collate
+from tfrecord.torch.dataset import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
+
+__all__ = ["MultiTFRecordDataset", "Ragged", "TFRecordDataset", "TFRecordMapDataset", "pad_collate"]
+
+del _torch

@@ -1,0 +1,275 @@
+"""Which epoch a pass is: a counter that a dataset shares with the worker processes that read it.
+
+A DataLoader never tells a dataset that an epoch begins. Its workers are copies in other processes: new ones for
+each pass, or the same ones asked again. So the count lies in memory that all of them map. One small region serves
+all datasets of a process and costs it two file descriptors. A worker that starts a pass looks whether another worker
+of the same pass was there before; if not, it takes the next epoch for all of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import mmap
+import os
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import current_process
+from multiprocessing.context import get_spawning_popen
+from typing import Any, NamedTuple
+
+import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows: each worker's few instructions go without a lock between processes
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["EpochCounter", "PassKey", "Start"]
+
+_SLOT_WORDS = 128
+_SLOTS = 1024
+_SLOT_BYTES = 8 * _SLOT_WORDS
+_MASK_WORDS = 4
+_RECENT = 8  # passes remembered; a process rarely has two under way at once
+
+# Words of a slot: the next pass, then a ring of recent ones.
+_EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS = range(7)
+_HEAD = 8
+# Words of a recent pass; it is in use where its state is not 0.
+_STATE, _SEED, _NUMBER, _IDENTITY, _P_EPOCH, _P_POSITION, _P_LAYOUT, _JOINED = range(8)
+_DONE = _JOINED + _MASK_WORDS
+_PASS_WORDS = 15
+assert _DONE + _MASK_WORDS <= _PASS_WORDS and _HEAD + _RECENT * _PASS_WORDS <= _SLOT_WORDS
+
+
+class Start(NamedTuple):
+    """Where a pass begins. `layout` is 0, or the number of workers whose own count `position` is."""
+
+    epoch: int
+    position: int = 0
+    layout: int = 0
+
+
+class PassKey(NamedTuple):
+    """What the workers of one pass have in common, and which of them this is."""
+
+    seed: int  # the DataLoader draws it anew for each set of workers (but a reseeded generator repeats it)
+    number: int  # of the passes that this set of workers was asked for
+    worker: int
+    num_workers: int
+    identity: int  # of the process, less `worker`: nearly equal for workers started together
+
+    @classmethod
+    def of_worker(cls, info: Any, number: int) -> PassKey:
+        identity = current_process()._identity  # type: ignore[attr-defined]
+        return cls(
+            info.seed - info.id, number, info.id, info.num_workers, (identity[-1] if identity else 0) - info.id
+        )
+
+
+class _Region:
+    """Memory for the slots of one process, or of the parent of a spawned one."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self.pid = os.getpid()
+        self.used = 0
+        self.free: list[int] = []
+        if path is not None:
+            self.path, self.descriptor = path, os.open(path, os.O_RDWR)
+        elif sys.platform == "linux":
+            # Without a name, so nothing is left behind; a spawned child opens it through /proc.
+            self.descriptor = os.memfd_create("tfrecord-epochs", os.MFD_CLOEXEC)
+            self.path = f"/proc/{self.pid}/fd/{self.descriptor}"
+        else:
+            self.descriptor, self.path = tempfile.mkstemp(prefix="tfrecord-epochs-")
+            atexit.register(self._remove)
+        if path is None:
+            os.ftruncate(self.descriptor, _SLOTS * _SLOT_BYTES)
+        self.words = np.frombuffer(mmap.mmap(self.descriptor, _SLOTS * _SLOT_BYTES), np.int64)
+
+    def _remove(self) -> None:
+        if os.getpid() == self.pid:
+            os.unlink(self.path)
+
+    def take_slot(self) -> int | None:
+        if self.free:
+            return self.free.pop()
+        self.used += 1
+        return self.used - 1 if self.used <= _SLOTS else None
+
+    @contextmanager
+    def locked(self, slot: int) -> Iterator[np.ndarray[Any, Any]]:
+        """The words of a slot, while no other process or thread changes them."""
+        with _lock:
+            if fcntl is not None:
+                fcntl.lockf(self.descriptor, fcntl.LOCK_EX, _SLOT_BYTES, slot * _SLOT_BYTES)
+            try:
+                yield self.words[slot * _SLOT_WORDS : (slot + 1) * _SLOT_WORDS]
+            finally:
+                if fcntl is not None:
+                    fcntl.lockf(self.descriptor, fcntl.LOCK_UN, _SLOT_BYTES, slot * _SLOT_BYTES)
+
+
+_lock = threading.RLock()
+_own: list[_Region] = []
+_opened: dict[str, _Region] = {}
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _new_slot() -> tuple[_Region, int]:
+    with _lock:
+        for region in _own:
+            if region.pid == os.getpid():
+                slot = region.take_slot()
+                if slot is not None:
+                    return region, slot
+        _own[:] = [region for region in _own if region.pid == os.getpid()]
+        _own.append(_Region())
+        slot = _own[-1].take_slot()
+        assert slot is not None
+        return _own[-1], slot
+
+
+def _give_back(region: _Region, slot: int) -> None:
+    if region.pid == os.getpid():
+        region.free.append(slot)
+
+
+class EpochCounter:
+    """The next epoch of a dataset and the position it starts from.
+
+    A copy made by pickle counts for itself from then on, except the one that a process gets as it is started:
+    that one is the same counter.
+    """
+
+    def __init__(self, start: Start = Start(0)) -> None:
+        self._attach(*_new_slot())
+        with self._region.locked(self._slot) as words:
+            words[:] = 0
+            words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
+            words[_LOADED] = start.position > 0
+
+    def _attach(self, region: _Region, slot: int) -> None:
+        self._region, self._slot = region, slot
+        weakref.finalize(self, _give_back, region, slot).atexit = False
+
+    def peek(self, key: PassKey | None = None) -> Start:
+        """Where the next pass starts; with a key, that pass if another worker has begun it already."""
+        with self._region.locked(self._slot) as words:
+            found = None if key is None else self._find(words, key)
+            if found is not None:
+                return Start(*map(int, found[_P_EPOCH : _P_LAYOUT + 1]))
+            return Start(int(words[_EPOCH]), int(words[_POSITION]), int(words[_LAYOUT]))
+
+    def set(self, start: Start, *, loaded: bool = False) -> None:
+        """Say where the next pass starts, here and in all workers."""
+        with self._region.locked(self._slot) as words:
+            words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
+            words[_LOADED] = loaded
+            words[_BY_WORKERS] = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start `epoch` next, from its beginning unless it is the epoch of a loaded state."""
+        with self._region.locked(self._slot) as words:
+            if not (words[_LOADED] and words[_EPOCH] == epoch):
+                words[_EPOCH], words[_POSITION], words[_LAYOUT], words[_LOADED] = epoch, 0, 0, 0
+            words[_BY_WORKERS] = 0
+
+    def begin(self, key: PassKey | None = None) -> Start:
+        """Start the next pass; with a worker's key, once for all the workers of that pass."""
+        with self._region.locked(self._slot) as words:
+            if key is not None:
+                found = self._find(words, key)
+                if found is not None:
+                    _set_bit(found[_JOINED:], key.worker)
+                    return Start(*map(int, found[_P_EPOCH : _P_LAYOUT + 1]))
+            start = Start(int(words[_EPOCH]), int(words[_POSITION]), int(words[_LAYOUT]))
+            words[_EPOCH] += 1
+            words[_POSITION] = words[_LAYOUT] = words[_LOADED] = 0
+            words[_BY_WORKERS] = key is not None
+            if key is not None:
+                _set_bit(self._record(words, key, start)[_JOINED:], key.worker)
+            return start
+
+    def restore(self, key: PassKey, start: Start, *, done: bool) -> None:
+        """A worker goes on within a pass; it notes whether its own share was already all read."""
+        with self._region.locked(self._slot) as words:
+            found = self._find(words, key)
+            if found is None:
+                found = self._record(words, key, start)
+                words[_EPOCH], words[_POSITION], words[_LAYOUT], words[_LOADED] = start.epoch + 1, 0, 0, 0
+            _set_bit(found[_JOINED:], key.worker)
+            if done:
+                _set_bit(found[_DONE:], key.worker)
+
+    def all_done(self, key: PassKey) -> bool:
+        """Whether all workers of a restored pass noted that they were done: then it is the next epoch's turn."""
+        with self._region.locked(self._slot) as words:
+            found = self._find(words, key, joined=True)
+            return found is not None and all(_bit(found[_DONE:], worker) for worker in range(key.num_workers))
+
+    def read_by_workers(self) -> bool:
+        """Whether the last pass was begun by workers, so that only the loop knows how far it is."""
+        with self._region.locked(self._slot) as words:
+            return bool(words[_BY_WORKERS])
+
+    def first(self, bit: int) -> bool:
+        """True once for each bit, over all processes: for what is to be said once."""
+        with self._region.locked(self._slot) as words:
+            said = int(words[_SAID]) >> bit & 1
+            words[_SAID] |= 1 << bit
+            return not said
+
+    def _find(self, words: Any, key: PassKey, *, joined: bool = False) -> Any:
+        """The recent pass that a worker belongs to: of its set of workers, started with it, joined once each."""
+        for i in range(_RECENT):
+            found = words[_HEAD + i * _PASS_WORDS : _HEAD + (i + 1) * _PASS_WORDS]
+            same = found[_STATE] and found[_SEED] == key.seed and found[_NUMBER] == key.number
+            near = abs(int(found[_IDENTITY]) - key.identity) < key.num_workers
+            if same and near and bool(_bit(found[_JOINED:], key.worker)) == joined:
+                return found
+        return None
+
+    def _record(self, words: Any, key: PassKey, start: Start) -> Any:
+        at = int(words[_CURSOR]) % _RECENT
+        words[_CURSOR] += 1
+        found = words[_HEAD + at * _PASS_WORDS : _HEAD + (at + 1) * _PASS_WORDS]
+        found[:] = 0
+        found[:_JOINED] = (1, key.seed, key.number, key.identity, *start)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # While a process is being started, the copy is for that process: it shares the slot.
+        shared = (self._region.path, self._slot) if get_spawning_popen() is not None else None  # type: ignore[no-untyped-call]
+        return {"start": tuple(self.peek()), "shared": shared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["shared"] is None:
+            self.__init__(Start(*state["start"]))  # type: ignore[misc]
+            return
+        path, slot = state["shared"]
+        with _lock:
+            if path not in _opened:
+                _opened[path] = _Region(path)
+            self._region, self._slot = _opened[path], slot
+
+
+def _bit(mask: Any, worker: int) -> bool:
+    return worker < 63 * _MASK_WORDS and bool(int(mask[worker // 63]) >> worker % 63 & 1)
+
+
+def _set_bit(mask: Any, worker: int) -> None:
+    if worker < 63 * _MASK_WORDS:
+        mask[worker // 63] |= 1 << worker % 63

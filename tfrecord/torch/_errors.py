@@ -1,0 +1,64 @@
+"""Errors on their way: which record a transform failed on, and attributes that outlive a worker process."""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+from typing import Any
+
+import torch.utils.data
+
+from indexer.errors import TFRecordError
+
+__all__ = ["for_loader", "transform_error"]
+
+
+def transform_error(error: Exception, place: str) -> Exception:
+    """An error like `error` (of its type where that takes a message) that names the place."""
+    message = f"{place}: transform raised {type(error).__name__}: {error}"
+    if not isinstance(error, StopIteration):  # that would end the iteration without a word
+        try:
+            named = type(error)(message)
+        except Exception:
+            named = None
+        if isinstance(named, Exception) and message in str(named):
+            return named
+    return RuntimeError(message)
+
+
+class WorkerError(Exception):
+    """What a worker's traceback said; the cause of the error that it comes with."""
+
+
+class _Carrier(type):
+    """The type of a worker's error, with the error packed in.
+
+    A DataLoader sends only an error's type and a text to the main process and calls the type with the text there.
+    The result of this call is the worker's error itself, with its path, record and offset.
+    """
+
+    packed: bytes
+
+    def __call__(cls, message: str = "", *_: Any) -> Any:
+        error = pickle.loads(cls.packed)
+        error.__cause__ = WorkerError(message)
+        return error
+
+
+def _make(name: str, packed: bytes) -> _Carrier:
+    base = type(pickle.loads(packed))
+    return _Carrier(name, (base,), {"packed": packed, "__module__": base.__module__})
+
+
+copyreg.pickle(_Carrier, lambda cls: (_make, (cls.__name__, cls.packed)))  # type: ignore[arg-type, return-value]
+
+
+def for_loader(error: TFRecordError) -> TFRecordError:
+    """`error` as a DataLoader worker should raise it; the same error outside of a worker."""
+    if torch.utils.data.get_worker_info() is None:
+        return error
+    kind = _make(type(error).__name__, pickle.dumps(error))
+    carried: TFRecordError = kind.__new__(kind)
+    carried.__dict__.update(error.__dict__)
+    carried.args = error.args
+    return carried

@@ -1,0 +1,103 @@
+"""`TFRecordMapDataset`: any record by position, for samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from indexer.errors import TFRecordError
+from tfrecord._arrays import as_position, as_positions, is_integer
+from tfrecord.columns import ColumnBatch
+from tfrecord.reader import TFRecordReader
+from tfrecord.torch._errors import for_loader
+from tfrecord.torch._options import make_finish, make_source, one_of
+
+__all__ = ["TFRecordMapDataset"]
+
+
+class TFRecordMapDataset(Dataset[Any]):
+    """Records by position: `len`, `[i]`, `[-1]`, slices; for `DataLoader(shuffle=True)` and every sampler.
+
+    Args: as in `TFRecordDataset`. `transform` is called with each record.
+
+    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel where all features
+    are dense (`FixedLenFeature`). Compressed files are spooled to temporary space first, in every worker, unless an
+    index tells their records' number; build an index.
+    """
+
+    def __init__(
+        self,
+        data_path: Any,
+        index_path: Any = None,
+        description: Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        sequence_description: Any = None,
+        compression_type: str | None = None,
+        *,
+        features: Any = None,
+        **reader_options: Any,
+    ) -> None:
+        super().__init__()
+        features = one_of(features, description)
+        self.source = make_source(
+            data_path, index_path, features, sequence_description, compression_type, **reader_options
+        )
+        if self.source.skips:
+            raise ValueError("a map-style dataset cannot leave records out: on_error must be 'raise'")
+        self.finish = make_finish(transform, False, "ragged", "exact")
+
+    @property
+    def reader(self) -> TFRecordReader:
+        """The files; `reader.index.columns["label"]` are values kept in the index, for samplers."""
+        return self.source.reader
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A record for an integer (negative ones from the end); a list of records for a slice or a list."""
+        if is_integer(index):
+            return self._records(np.array([as_position(index, len(self), "records")]))[0]
+        if isinstance(index, slice):
+            return self._records(np.arange(*index.indices(len(self)), dtype=np.int64))
+        return self._records(as_positions(index, len(self), "records"))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The records of a batch, fetched at once."""
+        return self._records(as_positions(list(indices), len(self), "records"))
+
+    def _records(self, positions: Any) -> list[Any]:
+        try:
+            return self._decoded(positions)
+        except TFRecordError as error:
+            carried = for_loader(error)
+            if carried is error:
+                raise
+            raise carried from error
+
+    def _decoded(self, positions: Any) -> list[Any]:
+        source = self.source
+        source.prepare()
+        rows = source.fetch(positions)
+        count = len(rows.payloads)
+        plan = source.reader._decoder.plan.columns
+        if count > 1 and plan and all(column.shape is not None for column in plan):
+            batch = source.decode_batch(rows)
+            if isinstance(batch, ColumnBatch):
+                records: list[Any] = dense_records(batch)
+                return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(records)]
+        out = []
+        for row in range(count):
+            path, record = rows.locate(row)
+            item = source.decode_one(rows.payloads.view(row), path, record)
+            out.append(self.finish.record(item, False, path, record))
+        return out
+
+
+def dense_records(batch: ColumnBatch) -> list[dict[str, Any]]:
+    """The rows of a batch of dense columns as dicts: views of the columns, so of one memory."""
+    columns = {name: list(column) for name, column in batch.items()}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -1,0 +1,389 @@
+"""`MultiTFRecordDataset`: several sources mixed by weights."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrecord._permutation import Int64Array, derive_key
+from tfrecord.columns import BytesColumn
+from tfrecord.mixing import ENDLESS, MixOrder, check_weights
+from tfrecord.torch._base import Consumer, EpochDataset
+from tfrecord.torch._options import check_split, count_units, make_finish, one_of
+from tfrecord.torch._producer import BoolArray, Finish, Readahead, finish_batch, payload_batches
+from tfrecord.torch._queue import with_last
+from tfrecord.torch._single import TFRecordDataset
+from tfrecord.torch._source import Rows
+
+__all__ = ["MultiTFRecordDataset"]
+
+Tagged = tuple[tuple[int, str], int, Any]
+
+
+class MultiTFRecordDataset(EpochDataset):
+    """Several sources mixed by weights.
+
+    Args:
+        data_pattern: a path with `{}` where the name of a split belongs; it may name a file, glob or folder.
+        index_pattern: the same for index files; None is the sidecars, where there are such.
+        splits: names to weights: finite, not negative, one positive. A split of weight 0 is not opened.
+        infinite: True: each draw is by the weights, and a source begins again when it ends. False: every record
+            comes exactly once; each draw is by weight x share remaining, so the mix thins out evenly.
+        The other arguments: as in `TFRecordDataset`. With `batch_size` a batch is mixed too.
+
+    An epoch's mix is one sequence, worked out alike by all ranks and workers; empty sources are left out, and a mix
+    of nothing but such ends. A mid-epoch state goes on with any number of workers, but the same number of ranks.
+    """
+
+    def __init__(
+        self,
+        data_pattern: str,
+        index_pattern: str | None,
+        splits: Mapping[str, float],
+        description: Any = None,
+        shuffle_queue_size: int | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        sequence_description: Any = None,
+        compression_type: str | None = None,
+        infinite: bool = True,
+        *,
+        features: Any = None,
+        shuffle: bool | str = False,
+        seed: int | None = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        split: str = "exact",
+        batch_size: int | None = None,
+        drop_last: bool = False,
+        ragged: str = "ragged",
+        on_error: Any = "raise",
+        max_skips: int | None = None,
+        reshuffle_each_epoch: bool = True,
+        shuffle_queue_bytes: int | None = None,
+        drop_none: bool = False,
+        **reader_options: Any,
+    ) -> None:
+        if not isinstance(splits, Mapping):
+            raise TypeError(f"splits is a dict of names to weights, got {type(splits).__name__}")
+        pattern = os.fspath(data_pattern)
+        weights = check_weights(splits.values(), list(splits))
+        wanted = [(name, weight) for name, weight in zip(splits, weights, strict=True) if weight > 0]
+        super().__init__(
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            split=split,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            reshuffle_each_epoch=reshuffle_each_epoch,
+        )
+        finish = make_finish(transform, drop_none, ragged, split)
+        datasets = [
+            TFRecordDataset(
+                pattern.replace("{}", str(name)),
+                None if index_pattern is None else os.fspath(index_pattern).replace("{}", str(name)),
+                one_of(features, description),
+                shuffle_queue_size,
+                None,
+                sequence_description,
+                compression_type,
+                shuffle=shuffle,
+                seed=derive_key("source", self.seed, str(name)),
+                on_error=on_error,
+                max_skips=max_skips,
+                reshuffle_each_epoch=reshuffle_each_epoch,
+                shuffle_queue_bytes=shuffle_queue_bytes,
+                ragged=ragged,
+                **reader_options,
+            )
+            for name, _ in wanted
+        ]
+        self._set(datasets, [weight for _, weight in wanted], infinite, finish, [finish] * len(datasets))
+
+    @classmethod
+    def from_datasets(
+        cls,
+        datasets: Sequence[Any],
+        weights: Sequence[float],
+        *,
+        infinite: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+        seed: int | None = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        split: str = "exact",
+        batch_size: int | None = None,
+        drop_last: bool = False,
+        ragged: str = "ragged",
+        reshuffle_each_epoch: bool = True,
+        drop_none: bool = False,
+        **source_options: Any,
+    ) -> MultiTFRecordDataset:
+        """A mix of datasets, readers or paths.
+
+        Args:
+            datasets: `TFRecordDataset`s (each with its own features, shuffle and transform; with `batch_size` of their
+                own, their batches are mixed), `TFRecordReader`s, or paths, globs and folders.
+            weights: one a dataset. One of weight 0 is not opened.
+            transform: called with each item after its dataset's own.
+            batch_size: batches mixed of all; the datasets then have the same features and no transform or batch size.
+            **source_options: arguments of `TFRecordDataset` for those given as readers or paths.
+        """
+        if len(datasets) != len(weights):
+            raise ValueError(f"there are {len(datasets)} datasets but {len(weights)} weights")
+        checked = check_weights(weights, range(len(datasets)))
+        self = cls.__new__(cls)
+        EpochDataset.__init__(
+            self,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            split=split,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            reshuffle_each_epoch=reshuffle_each_epoch,
+        )
+        made, kept, finishes = [], [], []
+        for i, (given, weight) in enumerate(zip(datasets, checked, strict=True)):
+            if weight > 0:
+                made.append(_as_dataset(given, derive_key("source", self.seed, i), source_options))
+                kept.append(weight)
+        finish = make_finish(transform, drop_none, ragged, split)
+        for dataset in made:
+            own = dataset.finish
+            if dataset.split != "exact":
+                raise ValueError("the mix deals to the ranks: leave the datasets' own split at 'exact'")
+            if batch_size is not None and (dataset.batch_size is not None or own.transform is not None):
+                raise ValueError("a mix with batch_size needs datasets without batch_size and transform of their own")
+            both = own.transform or transform
+            if own.transform is not None and transform is not None:
+                both = _Both(own.transform, transform, own.drop_none)
+            finishes.append(own._replace(transform=both, mark_padding=split == "pad", drop_none=drop_none or own.drop_none))
+        self._set(made, kept, infinite, finish, finishes)
+        return self
+
+    def _set(
+        self,
+        datasets: list[TFRecordDataset],
+        weights: list[float],
+        infinite: bool,
+        finish: Finish,
+        finishes: list[Finish],
+    ) -> None:
+        self.datasets, self.weights, self.infinite = datasets, weights, bool(infinite)
+        self.finish, self._finishes = finish, finishes
+        drops = any(one.drop_none for one in (finish, *finishes))
+        check_split(self.split, [dataset.source for dataset in datasets], drops)
+
+    @property
+    def positioned(self) -> bool:
+        """False where a source is compressed and has no index."""
+        return all(dataset.positioned for dataset in self.datasets)
+
+    def _counts(self) -> list[int]:
+        return [dataset.num_units() for dataset in self.datasets]
+
+    def num_units(self) -> int:
+        """Items of one epoch, over all ranks; of an infinite mix more than any run takes."""
+        total = sum(self._counts())
+        if self.infinite and total:
+            total = ENDLESS
+        return count_units(total, self.batch_size, self.drop_last)
+
+    def __len__(self) -> int:
+        if self.infinite:
+            raise TypeError("an infinite mix has no length; with infinite=False it has one")
+        return super().__len__()
+
+    def produce(self, epoch: int, turn: int = 0) -> Any:
+        """A function from places and padding flags to an iterator of their items, for one epoch."""
+        counts = self._counts()
+        mix = MixOrder(counts, self.weights, infinite=self.infinite, seed=self.seed, epoch=epoch)
+        make = _MixedRecords if self.batch_size is None else _MixedBatches
+        return make(self, mix, counts, epoch)
+
+    def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
+        """One consumer's items after the first `skip`, and which is the last."""
+        for dataset in self.datasets:
+            if dataset.batch_size is not None:
+                raise ValueError("batches of compressed files without an index do not mix: build an index")
+            if not dataset.positioned:
+                dataset.say_what_streams_cost(consumer)
+        key = derive_key("stream", self.seed, epoch, consumer.number)
+        queued = next((d for d in self.datasets if not d.positioned), self.datasets[0])
+        payloads = queued.shuffled(self._mixed_payloads(epoch, consumer, random.Random(key)), key)
+        for dataset in self.datasets:
+            dataset.source.prepare()
+        if self.batch_size is None:
+            rest = with_last(itertools.islice(payloads, skip, None))
+            return ((self._decoded(*payload), last) for payload, last in rest)
+        rest = ((where[1], record, payload) for where, record, payload in payloads)
+        return payload_batches(
+            self.datasets[0].source,
+            itertools.islice(rest, skip * self.batch_size, None),
+            self.batch_size,
+            self.drop_last,
+            self.finish,
+        )
+
+    def _decoded(self, where: tuple[int, str], record: int, payload: Any) -> Any:
+        number, path = where
+        return self.datasets[number].decode(path, record, payload, self._finishes[number])
+
+    def _mixed_payloads(self, epoch: int, consumer: Consumer, rng: random.Random) -> Iterator[Tagged]:
+        """Payloads drawn by the weights from this consumer's shares, while they last (or again and again)."""
+        turns = [0] * len(self.datasets)
+        running = [dataset.payloads(epoch, consumer) for dataset in self.datasets]
+        fresh = set(range(len(running)))  # begun and without a payload yet
+        alive = list(range(len(running)))
+        while alive:
+            number = rng.choices(alive, [self.weights[i] for i in alive])[0]
+            found = next(running[number], None)
+            if found is not None:
+                fresh.discard(number)
+                yield (number, found[0]), found[1], found[2]
+            elif self.infinite and number not in fresh:
+                turns[number] += 1
+                running[number] = self.datasets[number].payloads(epoch, consumer, turns[number])
+                fresh.add(number)
+            else:
+                alive.remove(number)
+
+    def describe(self) -> dict[str, Any]:
+        """What a state must agree with, JSON-able."""
+        return {
+            "seed": self.seed,
+            "sources": [dataset.describe() for dataset in self.datasets],
+            "weights": self.weights,
+            "infinite": self.infinite,
+            "batch_size": self.batch_size,
+            "drop_last": self.drop_last,
+            "reshuffle_each_epoch": self.reshuffle_each_epoch,
+        }
+
+    def _check_world(self, state: dict[str, Any], world_size: int) -> None:
+        if state["world_size"] != world_size and state["position"]:
+            raise ValueError(
+                f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: a mix goes on "
+                "with the ranks it was begun with, among which its weights were kept; start another epoch"
+            )
+
+
+class _Both:
+    """Two transforms, one after the other."""
+
+    def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any], drop_none: bool) -> None:
+        self.first, self.second, self.drop_none = first, second, drop_none
+
+    def __call__(self, item: Any) -> Any:
+        item = self.first(item)
+        return item if item is None and self.drop_none else self.second(item)
+
+
+def _as_dataset(given: Any, seed: int, options: dict[str, Any]) -> TFRecordDataset:
+    if isinstance(given, TFRecordDataset):
+        return given
+    if isinstance(given, EpochDataset):
+        raise TypeError("a mix is made of TFRecordDatasets, readers or paths, not of mixes")
+    return TFRecordDataset(given, **{"seed": seed, **options})
+
+
+class _Mixed:
+    """One epoch of a mix."""
+
+    def __init__(self, dataset: MultiTFRecordDataset, mix: MixOrder, counts: list[int], epoch: int) -> None:
+        self.dataset, self.mix, self.counts, self.epoch = dataset, mix, counts, epoch
+        self._held: dict[int, tuple[int, Any]] = {}
+
+    def _of_turn(self, number: int, turn: int, make: Callable[[int, int], Any]) -> Any:
+        """What `make` gives for a source's turn; kept until the next turn."""
+        held = self._held.get(number)
+        if held is None or held[0] != turn:
+            held = self._held[number] = turn, make(number, turn)
+        return held[1]
+
+    def _turns(self, number: int, draws: Int64Array) -> Iterator[tuple[int, BoolArray, Int64Array]]:
+        """(turn, which draws, places in that turn) of a source's draws."""
+        turns, places = np.divmod(draws, self.counts[number])
+        for turn in np.unique(turns).tolist():
+            here = turns == turn
+            yield turn, here, places[here]
+
+
+class _MixedRecords(_Mixed):
+    """Items of the sources, each finished by its own dataset."""
+
+    def _make(self, number: int, turn: int) -> Any:
+        return self.dataset.datasets[number].produce(self.epoch, turn, self.dataset._finishes[number])
+
+    def _items(self, number: int, draws: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        for turn, here, places in self._turns(number, draws):
+            yield from self._of_turn(number, turn, self._make)(places, padding[here])
+
+    def __call__(self, places: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        sources, draws = self.mix.draws(places)
+        running = {}
+        for number in np.unique(sources).tolist():
+            here = sources == number
+            running[number] = self._items(number, draws[here], padding[here])
+        return (next(running[number]) for number in sources.tolist())
+
+
+class _MixedBatches(_Mixed):
+    """Batches of records of all sources."""
+
+    def _make(self, number: int, turn: int) -> Any:
+        return self.dataset.datasets[number].order(self.epoch, turn)
+
+    def _positions(self, number: int, draws: Int64Array) -> Int64Array:
+        out = np.empty(len(draws), np.int64)
+        for turn, here, places in self._turns(number, draws):
+            out[here] = self._of_turn(number, turn, self._make).positions(places)
+        return out
+
+    def __call__(self, units: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        size = self.dataset.batch_size
+        assert size is not None
+        starts = units * size
+        ends = np.minimum(starts + size, len(self.mix))
+        places = np.concatenate([np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
+        sources, draws = self.mix.draws(places)
+        positions = np.empty(len(places), np.int64)
+        ahead = {}
+        for number in np.unique(sources).tolist():
+            here = sources == number
+            positions[here] = self._positions(number, draws[here])
+            ahead[number] = Readahead(self.dataset.datasets[number].source, positions[here])
+        for source in self.dataset.datasets:
+            source.source.prepare()
+        splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
+        for i, padded in enumerate(padding.tolist()):
+            own = slice(splits[i], splits[i + 1])
+            for number, told in ahead.items():
+                told.reach(int((sources[: splits[i + 1]] == number).sum()))
+            rows = self._rows(sources[own], positions[own])
+            yield finish_batch(self.dataset.datasets[0].source, rows, padded, self.dataset.finish)
+
+    def _rows(self, sources: Int64Array, positions: Int64Array) -> Rows:
+        """The payloads of a batch in its order."""
+        parts, rows = [], []
+        for number in np.unique(sources).tolist():
+            here = np.flatnonzero(sources == number)
+            found = self.dataset.datasets[number].source.fetch(positions[here])
+            parts.append(found)
+            # Where damaged records were left out, which ones is not known: the others move up.
+            rows.append(here[: len(found.payloads)])
+        order = np.argsort(np.concatenate(rows), kind="stable")
+        joined = BytesColumn.concat([part.payloads for part in parts])[order]
+        owner = np.repeat(np.arange(len(parts)), [len(part.payloads) for part in parts])[order]
+        within = np.concatenate([np.arange(len(part.payloads)) for part in parts])[order]
+
+        def locate(row: int) -> tuple[str, int]:
+            return parts[int(owner[row])].locate(int(within[row]))
+
+        return Rows(joined, locate)

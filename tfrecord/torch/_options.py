@@ -1,0 +1,105 @@
+"""Options of the datasets, checked when a dataset is made."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfrecord.iterator_utils import check_queue_size
+from tfrecord.reader import TFRecordReader
+from tfrecord.torch._producer import Finish
+from tfrecord.torch._source import Source
+
+__all__ = [
+    "check_queue_bytes",
+    "check_shuffle",
+    "check_split",
+    "count_units",
+    "make_finish",
+    "make_source",
+    "one_of",
+]
+
+_RAGGED = ("ragged", "pad", "nested")
+
+
+def one_of(features: Any, description: Any) -> Any:
+    """`features` and `description` are one thing under two names."""
+    if features is not None and description is not None:
+        raise ValueError("give features or description, not both: they are one thing under two names")
+    return description if features is None else features
+
+
+def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int | None]:
+    """The two options that shuffle; a queue size of 0 is none."""
+    if shuffle is None:
+        shuffle = False
+    if not isinstance(shuffle, bool) and shuffle != "block":
+        raise ValueError(f"shuffle is False, True or 'block', got {shuffle!r}")
+    return shuffle, check_queue_size(queue_size) if queue_size else None
+
+
+def check_queue_bytes(queue_bytes: int | None) -> int | None:
+    """A bound in bytes, at least 1, or None."""
+    if queue_bytes is not None and (isinstance(queue_bytes, bool) or operator.index(queue_bytes) < 1):
+        raise ValueError(f"shuffle_queue_bytes is an integer of at least 1 or None, got {queue_bytes!r}")
+    return queue_bytes
+
+
+def make_finish(transform: Callable[[Any], Any] | None, drop_none: bool, ragged: str, split: str) -> Finish:
+    """What is done with decoded records or batches."""
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform is a function, got {type(transform).__name__}")
+    if ragged not in _RAGGED:
+        raise ValueError(f"ragged is one of {', '.join(map(repr, _RAGGED))}, got {ragged!r}")
+    return Finish(transform, bool(drop_none), ragged, split == "pad")
+
+
+def make_source(
+    data_path: Any,
+    index_path: Any,
+    features: Any,
+    sequence_features: Any,
+    compression_type: str | None,
+    **options: Any,
+) -> Source:
+    """The records of a path, list, glob, folder or reader."""
+    if isinstance(data_path, TFRecordReader):
+        given = {"index_path": index_path, "description": features, "sequence_description": sequence_features}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
+        return Source(data_path, None)
+    reader = TFRecordReader(
+        data_path,
+        index="auto" if index_path is None else index_path,
+        features=features,
+        sequence_features=sequence_features,
+        compression_type=compression_type,
+        **options,
+    )
+    return Source(reader, features)
+
+
+def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
+    """Equal shares need exact counts: ValueError where they cannot be had."""
+    if split == "exact":
+        return
+    if drop_none or any(source.skips for source in sources):
+        raise ValueError(
+            f"split={split!r} promises equal shares, which records dropped by drop_none or on_error would break"
+        )
+    for source in sources:
+        if not source.positioned:
+            raise ValueError(
+                f"split={split!r} needs the number of records, and {source.reader.paths[0]} is compressed and has no "
+                "index: build an index (python -m indexer build PATH)"
+            )
+
+
+def count_units(num_records: int, batch_size: int | None, drop_last: bool) -> int:
+    """Items of one epoch: records, or batches."""
+    if batch_size is None:
+        return num_records
+    return num_records // batch_size if drop_last else -(-num_records // batch_size)

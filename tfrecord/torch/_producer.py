@@ -1,0 +1,195 @@
+"""From places of an epoch to what a loader gets: records or batches, transformed, with readahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tfrecord._permutation import Int64Array
+from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord.sampling import Order
+from tfrecord.torch._errors import transform_error
+from tfrecord.torch._packing import TensorDict
+from tfrecord.torch._queue import with_last
+from tfrecord.torch._source import DROPPED, Rows, Source
+
+__all__ = [
+    "PADDING",
+    "WINDOW",
+    "Finish",
+    "Readahead",
+    "finish_batch",
+    "payload_batches",
+    "produce_batches",
+    "produce_records",
+]
+
+BoolArray = npt.NDArray[np.bool_]
+Fetch = Callable[[Int64Array], Rows]
+
+PADDING = "is_padding"
+# Places worked out at a time: enough that the order costs little, few enough that the first item comes at once.
+WINDOW = 8192
+_FIRST_CHUNK, _CHUNK = 16, 256
+# What the system is told ahead of the reading, at most: bytes and records.
+_AHEAD_BYTES = 64 << 20
+
+
+class Finish(NamedTuple):
+    """What is done with decoded records or batches before they are handed out."""
+
+    transform: Callable[[Any], Any] | None = None
+    drop_none: bool = False
+    ragged: str = "ragged"
+    mark_padding: bool = False
+
+    def record(self, item: Any, padding: bool, path: str, record: int) -> Any:
+        """One record: marked, transformed; DROPPED where the transform drops it."""
+        if self.mark_padding:
+            item = _marked(item, padding)
+        if self.transform is None:
+            return item
+        return self._transformed(item, lambda: f"{path}: record {record}")
+
+    def batch(self, batch: Any, padding: bool, locate: Callable[[int], tuple[str, int]], rows: int) -> Any:
+        """One batch as tensors: marked, transformed."""
+        item = tensors_of(batch, self.ragged)
+        if self.mark_padding:
+            item = _marked(item, torch.full((rows,), padding, dtype=torch.bool))
+        if self.transform is None:
+            return item
+
+        def place() -> str:
+            path, record = locate(0)
+            return f"{path}: record {record} (the first of a batch of {rows})"
+
+        return self._transformed(item, place)
+
+    def _transformed(self, item: Any, place: Callable[[], str]) -> Any:
+        assert self.transform is not None
+        try:
+            item = self.transform(item)
+        except Exception as error:
+            raise transform_error(error, place()) from error
+        return DROPPED if item is None and self.drop_none else item
+
+
+def tensors_of(batch: Any, ragged: str) -> Any:
+    """A decoded batch as a dict of tensors, a pair of such dicts, or a list of bytes."""
+    if isinstance(batch, ColumnBatch):
+        return TensorDict(batch.to_torch(ragged=ragged))
+    if isinstance(batch, SequenceBatch):
+        return tensors_of(batch.context, ragged), tensors_of(batch.feature_lists, ragged)
+    assert isinstance(batch, BytesColumn)
+    return batch.to_list()
+
+
+def _marked(item: Any, flag: Any) -> Any:
+    """The item with `is_padding`; payloads that are bytes become the key "record"."""
+    if isinstance(item, tuple):
+        return (_marked(item[0], flag), *item[1:])
+    if not isinstance(item, dict):
+        item = {"record": item}
+    if PADDING in item:
+        raise ValueError(f"the records have a feature {PADDING!r}, the name of split='pad''s mark: leave it out")
+    item[PADDING] = flag
+    return item
+
+
+def produce_records(source: Source, order: Order, places: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
+    """The records at these places, one item each (DROPPED for one that is left out)."""
+    source.prepare()
+    positions = order.positions(places)
+    ahead = Readahead(source, positions)
+    at, size = 0, _FIRST_CHUNK
+    while at < len(positions):
+        end = min(at + size, len(positions))
+        ahead.reach(end)
+        if source.skips:
+            yield from _one_by_one(source, positions[at:end], padding[at:end], finish)
+        else:
+            done = at
+            for rows in source.fetch_good(positions[at:end]):
+                for row in range(len(rows.payloads)):
+                    path, record = rows.locate(row)
+                    item = source.decode_one(rows.payloads.view(row), path, record)
+                    yield finish.record(item, bool(padding[done]), path, record)
+                    done += 1
+        at, size = end, min(size * 2, _CHUNK)
+
+
+def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
+    """As above where damaged records are skipped: which of several are missing cannot be told, so one at a time."""
+    for i in range(len(positions)):
+        rows = source.fetch(positions[i : i + 1])
+        if not len(rows.payloads):
+            yield DROPPED
+            continue
+        path, record = rows.locate(0)
+        item = source.decode_one(rows.payloads.view(0), path, record)
+        yield item if item is DROPPED else finish.record(item, bool(padding[i]), path, record)
+
+
+def produce_batches(
+    source: Source, order: Order, batch_size: int, units: Int64Array, padding: BoolArray, finish: Finish
+) -> Iterator[Any]:
+    """The batches of these numbers, one item each: batch b holds the places from b x batch_size on."""
+    source.prepare()
+    starts = units * batch_size
+    ends = np.minimum(starts + batch_size, len(order))
+    places = np.concatenate([np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)] or [units])
+    positions = order.positions(places)
+    splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
+    ahead = Readahead(source, positions)
+    for i, padded in enumerate(padding.tolist()):
+        ahead.reach(splits[i + 1])
+        yield finish_batch(source, source.fetch(positions[splits[i] : splits[i + 1]]), padded, finish)
+
+
+def finish_batch(source: Source, rows: Rows, padded: bool, finish: Finish) -> Any:
+    """A batch of payloads decoded and finished; DROPPED where all of it was damaged and skipped."""
+    batch = source.decode_batch(rows)
+    count = len(batch) if isinstance(batch, BytesColumn) else batch.num_rows
+    return finish.batch(batch, padded, rows.locate, count) if count else DROPPED
+
+
+def payload_batches(
+    source: Source, records: Iterator[tuple[str, int, Any]], batch_size: int, drop_last: bool, finish: Finish
+) -> Iterator[tuple[Any, bool]]:
+    """Batches of payloads that come one by one, and which is the last."""
+    held: list[tuple[str, int, Any]] = []
+    source.prepare()
+    for record, last in with_last(records):
+        held.append(record)
+        if len(held) == batch_size or (last and not drop_last):
+            places = [(path, number) for path, number, _ in held]
+            payloads = BytesColumn.from_list(payload for _, _, payload in held)
+            held = []
+            yield finish_batch(source, Rows(payloads, places.__getitem__), False, finish), last
+
+
+class Readahead:
+    """Tells the system which records come next, a bounded number of bytes before they are read."""
+
+    def __init__(self, source: Source, positions: Int64Array) -> None:
+        self._source, self._positions = source, positions
+        self._told = 0
+        self._waiting: deque[tuple[int, int]] = deque()  # (end, bytes) of what was told and is not read yet
+        self._bytes = 0
+
+    def reach(self, position: int) -> None:
+        """Reading goes on to this number of positions; tell what follows."""
+        while self._waiting and self._waiting[0][0] <= position:
+            self._bytes -= self._waiting.popleft()[1]
+        while self._told < len(self._positions) and self._bytes < _AHEAD_BYTES:
+            chunk = self._positions[self._told : self._told + _CHUNK]
+            size = int(self._source.sizes(chunk).sum())
+            self._source.advise(chunk)
+            self._told += len(chunk)
+            self._waiting.append((self._told, size))
+            self._bytes += size

@@ -1,0 +1,57 @@
+"""Streams of payloads: a shuffle queue bounded in records and bytes, and the end seen one item ahead."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+__all__ = ["shuffle_payloads", "with_last"]
+
+T = TypeVar("T")
+
+
+def shuffle_payloads(
+    payloads: Iterator[tuple[Any, int, Any]], size: int, most_bytes: int | None, rng: random.Random
+) -> Iterator[tuple[Any, int, Any]]:
+    """Each payload comes out of those that wait, drawn at random.
+
+    At most `size` wait, and at most `most_bytes` bytes (but one payload always may). Payloads are copied, so that the
+    buffers they were read in are not kept.
+    """
+    held: list[tuple[Any, int, Any]] = []
+    total = 0
+    for path, record, view in payloads:
+        payload = bytes(view)
+        while held and (len(held) >= size or (most_bytes is not None and total + len(payload) > most_bytes)):
+            drawn = rng.randrange(len(held))
+            held[drawn], held[-1] = held[-1], held[drawn]
+            item = held.pop()
+            total -= len(item[2])
+            yield item
+        held.append((path, record, payload))
+        total += len(payload)
+    rng.shuffle(held)
+    while held:
+        yield held.pop()
+
+
+def with_last(items: Iterator[T]) -> Iterator[tuple[T, bool]]:
+    """Each item, and whether it is the last; an error comes only after the items before it."""
+    failure: BaseException | None = None
+    try:
+        waiting = next(items)
+    except StopIteration:
+        return
+    while True:
+        try:
+            following = next(items)
+        except StopIteration:
+            yield waiting, True
+            return
+        except Exception as error:
+            failure = error
+        yield waiting, False
+        if failure is not None:
+            raise failure
+        waiting = following

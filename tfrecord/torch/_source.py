@@ -1,0 +1,198 @@
+"""Records for the datasets: payloads by position or in stored order, decoded one by one or as batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from indexer.errors import CorruptRecordError, TFRecordError
+from tfrecord._decoding import warn_of_feature_lists
+from tfrecord._permutation import Int64Array, Permutation
+from tfrecord.columns import BytesColumn
+from tfrecord.features import VarLenFeature
+from tfrecord.parse import decode_record
+from tfrecord.reader import TFRecordReader
+
+__all__ = ["DROPPED", "Rows", "Source", "Transform"]
+
+Transform = Callable[[Any], Any]
+
+
+class _Dropped:
+    """Stands for a record that is not handed out: skipped as damaged, or dropped by the transform."""
+
+
+DROPPED = _Dropped()
+
+
+class Rows(NamedTuple):
+    """Payloads, and where each of them stands."""
+
+    payloads: BytesColumn
+    locate: Callable[[int], tuple[str, int]]
+
+
+class Source:
+    """A reader as the datasets use it. Opens nothing before it is asked for records."""
+
+    def __init__(self, reader: TFRecordReader, features: Any) -> None:
+        self.reader = reader
+        # A short name means "must be there", as it always did; a VarLenFeature says that it may be missing.
+        specs = features.values() if isinstance(features, Mapping) else ()
+        self._missing = "empty" if any(isinstance(spec, VarLenFeature) for spec in specs) else "error"
+        self._positioned: bool | None = None
+
+    @property
+    def positioned(self) -> bool:
+        """Whether records can be had by position without decompressing a file first: plain, or with an index."""
+        if self._positioned is None:
+            store = self.reader._store
+            self._positioned = self.reader._selection is not None or all(
+                index is not None or not store.compression(number) for number, index in enumerate(store.given)
+            )
+        return self._positioned
+
+    @property
+    def skips(self) -> bool:
+        """Whether damaged records are left out."""
+        return self.reader._store.policy.skips
+
+    def __len__(self) -> int:
+        return len(self.reader)
+
+    def fetch(self, positions: Int64Array) -> Rows:
+        """The payloads at these positions; those of damaged records are left out where damage is skipped."""
+        if self.reader._selection is not None:
+            positions = self.reader._selection[positions]
+        store = self.reader._store
+        payloads, found = store.fetch(positions)
+
+        def locate(row: int) -> tuple[str, int]:
+            number, record = store.locate(int(found[row]))
+            return store.paths[number], record
+
+        return Rows(payloads, locate)
+
+    def fetch_good(self, positions: Int64Array) -> Iterator[Rows]:
+        """As `fetch`; of positions with a damaged one first those before it, then it raises."""
+        try:
+            yield self.fetch(positions)
+            return
+        except TFRecordError:
+            if len(positions) == 1:
+                raise
+        half = len(positions) // 2
+        yield from self.fetch_good(positions[:half])
+        yield from self.fetch_good(positions[half:])
+
+    def advise(self, positions: Int64Array) -> None:
+        """Tell the system that these records will be read soon."""
+        if self.reader._selection is not None:
+            positions = self.reader._selection[positions]
+        store = self.reader._store
+        numbers = np.searchsorted(store.starts, positions, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            if store.compression(number):
+                continue
+            index = store.index(number)
+            records = positions[numbers == number] - store.starts[number]
+            ranges = np.stack((index.offsets[records], index.lengths[records]), axis=1).astype(np.int64)
+            try:
+                file = store._acquire(number)
+            except (OSError, CorruptRecordError):
+                continue  # reading it will say what is wrong
+            try:
+                file.advise(ranges)
+            finally:
+                store._release(number)
+
+    def sizes(self, positions: Int64Array) -> Int64Array:
+        """Payload lengths of records."""
+        if self.reader._selection is not None:
+            positions = self.reader._selection[positions]
+        store = self.reader._store
+        out = np.empty(len(positions), np.int64)
+        numbers = np.searchsorted(store.starts, positions, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            here = numbers == number
+            out[here] = store.index(number).lengths[positions[here] - store.starts[number]]
+        return out
+
+    def stream(
+        self, consumer: int, consumers: int, shuffle_files: tuple[int, int] | None
+    ) -> Iterator[tuple[str, int, memoryview]]:
+        """(path, record, payload) of one of several consumers, each record to exactly one of them, in stored order.
+
+        Whole files are dealt where there are enough of them, else every `consumers`-th record of each.
+        `shuffle_files` is the seed and epoch by which the files are put in order.
+        """
+        paths = self.reader.paths
+        order = range(len(paths))
+        if shuffle_files is not None:
+            order = Permutation(len(paths), seed=shuffle_files[0], epoch=shuffle_files[1])  # type: ignore[assignment]
+        by_file = self.deals_files(consumers)
+        for place, number in enumerate(order):
+            if by_file and place % consumers != consumer:
+                continue
+            start, step = (0, 1) if by_file else ((consumer - place) % consumers, consumers)
+            for record, payload in self.reader.iter_file(number, start=start, step=step):
+                yield paths[number], record, payload
+
+    def deals_files(self, consumers: int) -> bool:
+        """Whether a stream is dealt by whole files, so that none is decompressed twice."""
+        return self.reader.num_files >= consumers
+
+    def prepare(self) -> None:
+        """Settle what kind of records these are."""
+        self.reader._prepare()
+
+    def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
+        """A record as a dict (a pair of dicts, bytes), or DROPPED where it is no message and damage is skipped."""
+        decoder = self.reader._decoder
+        try:
+            if self._missing == "empty" or decoder.record_type == "bytes":
+                return decoder.one(payload, path, record)
+            return self._one_complete(payload, path, record)
+        except TFRecordError as error:
+            if not self.skips or not decoder.is_damage(payload, error):
+                raise
+            self.reader._store.policy.handle(error)
+            return DROPPED
+
+    def _one_complete(self, payload: memoryview, path: str, record: int) -> Any:
+        decoder = self.reader._decoder
+        if not decoder._looked:
+            decoder._looked = True
+            warn_of_feature_lists(path, [payload])
+        lists = decoder.sequence_plan if decoder.record_type == "sequence_example" else None
+        try:
+            return decode_record(payload, decoder.plan, lists, missing="error")
+        except TFRecordError as error:
+            raise error.at(path, record) from None  # type: ignore[attr-defined]
+
+    def decode_batch(self, rows: Rows) -> Any:
+        """The columns of a batch."""
+        return self.reader._decoder.batch(rows.payloads, rows.locate)
+
+    def fingerprint(self) -> int:
+        """A number that tells these records from others: how many, how long, and a few of their contents.
+
+        It does not depend on where the files lie or on how the records are spread over them.
+        """
+        if not self.positioned:
+            seen = [(os.path.basename(path), os.path.getsize(path)) for path in self.reader.paths]
+            return crc32(repr(seen).encode())
+        count = len(self)
+        if not count:
+            return 0
+        found = crc32(self.sizes(np.unique(np.linspace(0, count - 1, 64).astype(np.int64))).tobytes(), count)
+        for position in sorted({0, count // 2, count - 1}):
+            try:
+                found = crc32(self.reader.raw(position), found)
+            except TFRecordError:
+                found = crc32(b"damaged", found)
+        return found

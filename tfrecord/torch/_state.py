@@ -1,0 +1,64 @@
+"""States of datasets: small JSON-able dicts that say how far an epoch was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecord.torch._epochs import Start
+
+__all__ = ["check_state", "full_state", "start_of", "worker_fields"]
+
+VERSION = 1
+_PLACE = ("epoch", "position")
+
+
+def full_state(start: Start, options: Mapping[str, Any], rank: int, world_size: int, **more: Any) -> dict[str, Any]:
+    """A state: the place in the epoch, what the dataset is, and who made it."""
+    return {
+        "version": VERSION,
+        "epoch": start.epoch,
+        "position": start.position,
+        "rank": rank,
+        "world_size": world_size,
+        **more,
+        "options": dict(options),
+    }
+
+
+def worker_fields(state: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """(worker, number of workers, how many of its share it gave out) of a worker's state; None for another."""
+    if state.get("num_workers") is None:
+        return None
+    return int(state["worker"]), int(state["num_workers"]), int(state["taken"])
+
+
+def check_state(state: Any, options: Mapping[str, Any]) -> None:
+    """Raise ValueError where the state is none, or of another dataset, naming what differs."""
+    if not isinstance(state, Mapping) or not all(key in state for key in ("version", "options", *_PLACE)):
+        raise ValueError("this is no state of a tfrecord dataset (see state_dict)")
+    if state["version"] != VERSION:
+        raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
+    epoch, position = state["epoch"], state["position"]
+    if not all(isinstance(value, int) and 0 <= value < 1 << 62 for value in (epoch, position)):
+        raise ValueError(f"the state's epoch and position must be integers >= 0, got {epoch!r} and {position!r}")
+    theirs = state["options"]
+    differing = [
+        f"{name} (state: {theirs.get(name)!r}, dataset: {options.get(name)!r})"
+        for name in dict.fromkeys((*theirs, *options))
+        if _plain(theirs.get(name)) != _plain(options.get(name))
+    ]
+    if differing:
+        raise ValueError(f"the state is of another dataset; it differs in {', '.join(differing)}")
+
+
+def _plain(value: Any) -> Any:
+    """JSON gives lists where tuples were."""
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def start_of(state: Mapping[str, Any], rank: int, world_size: int) -> Start:
+    """Where a dataset of this rank goes on."""
+    if state.get("rank_done") and (state["rank"], state["world_size"]) == (rank, world_size):
+        return Start(state["epoch"] + 1)
+    return Start(state["epoch"], state["position"], int(state.get("layout", 0)))
