@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,30 @@ def list_array(row_splits: Int64Array, values: Any, present: BoolArray | None) -
     )
 
 
+@cache
+def knows_views() -> bool:
+    """Whether this pyarrow takes views over buffers (19 does), so that the type depends on nothing else."""
+    pa = optional("pyarrow")
+    empty = pa.py_buffer(b"")
+    try:
+        pa.Array.from_buffers(pa.binary_view(), 0, [None, empty, empty, empty])
+    except (AttributeError, ValueError):
+        return False
+    return True
+
+
 def binary_array(
     buffers: Sequence[memoryview],
     offsets: Int64Array,
     lengths: Int64Array,
     buffer_ids: npt.NDArray[np.int32] | None,
 ) -> Any:
-    """`binary_view` over the buffers, no long value copied; None where one has 2 GiB or more."""
+    """`binary_view` over the buffers, no long value copied.
+
+    None where a value has 2 GiB or more, and for a pyarrow that takes no views.
+    """
     pa = optional("pyarrow")
-    if len(lengths) and int(lengths.max()) > _VIEW_MAX:
+    if not knows_views() or (len(lengths) and int(lengths.max()) > _VIEW_MAX):
         return None
     views = np.zeros((len(offsets), 4), np.int32)
     views[:, 0] = lengths
@@ -71,10 +87,7 @@ def binary_array(
             break
         _fill_views(views, np.frombuffer(buffers[number], np.uint8), offsets[rows], lengths[rows], rows)
         held += _place(views, buffers[number], offsets, lengths, rows, len(held))
-    try:
-        return pa.Array.from_buffers(pa.binary_view(), len(offsets), [None, pa.py_buffer(views), *held])
-    except (AttributeError, ValueError):  # a pyarrow that knows no views, or none of several buffers
-        return None
+    return pa.Array.from_buffers(pa.binary_view(), len(offsets), [None, pa.py_buffer(views), *held])
 
 
 def _groups(buffer_ids: npt.NDArray[np.int32]) -> list[tuple[int, Any]]:

@@ -234,7 +234,7 @@ class BytesColumn:
     def to_arrow(self, *, binary_views: bool = True) -> Any:
         """An Arrow array: `binary_view` over the buffers, which it keeps alive, no long value copied.
 
-        With `binary_views=False`, where a value has 2 GiB or more, or where pyarrow knows no views, it is
+        With `binary_views=False`, where a value has 2 GiB or more, or for a pyarrow before 19, it is
         `large_binary`, which copies values that do not lie one after another. k values a record become
         fixed-size lists. Raises ImportError with the pip command where pyarrow is missing.
         """

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pool
 
+import tfrecord
 from tfrecord import example_pb2
 
 
@@ -105,7 +106,6 @@ def test_other_messages_of_the_same_names(code: str, implementation: str) -> Non
     run_python(code, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
 @pytest.mark.parametrize(
     "imports",
     [
@@ -115,6 +115,10 @@ def test_other_messages_of_the_same_names(code: str, implementation: str) -> Non
     ids=["before", "after"],
 )
 def test_tensorflow_in_the_same_process(imports: str) -> None:
+    python = os.environ.get("TFRECORD_TF_PYTHON", sys.executable)
+    if python == sys.executable and importlib.util.find_spec("tensorflow") is None:
+        assert "tensorflow" not in os.environ.get("TFRECORD_REQUIRE", "").split(",")
+        pytest.skip("TensorFlow is not installed; TFRECORD_TF_PYTHON may name a Python that has it")
     run_python(
         imports
         + """
@@ -123,15 +127,15 @@ theirs.features.feature["a"].bytes_list.value.append(b"x")
 ours = example_pb2.Example.FromString(theirs.SerializeToString())
 assert ours.features.feature["a"].bytes_list.value[0] == b"x"
 assert tf.train.Example.FromString(ours.SerializeToString()) == theirs
-"""
+""",
+        python,
+        PYTHONPATH=os.path.dirname(os.path.dirname(os.path.abspath(tfrecord.__file__))),
+        TFRECORD_ENGINE="reference",
     )
 
 
-def run_python(code: str, **environment: str) -> None:
+def run_python(code: str, python: str = sys.executable, **environment: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:tfrecord", "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
+        [python, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stderr
