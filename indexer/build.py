@@ -39,8 +39,9 @@ __all__ = [
 
 Format = Literal["extended", "text"]
 INDEX_SUFFIX = ".tfindex"
-# A window this large keeps the pages of few megabytes in memory at a time, and few calls.
-_WINDOW = 8 << 20
+_WINDOW = 2 << 20
+# So many bytes of a map stay in this process; it costs something to let go of them, so this is done rarely.
+_HELD = 32 << 20
 
 
 class Collector(Protocol):
@@ -94,20 +95,29 @@ def find_index(data_path: Any) -> str | None:
 
 
 class _Places:
-    """Offsets and lengths as they come in."""
+    """Offsets and lengths as they come in, in two arrays that grow; ``likely`` is a guess of how many bytes come."""
 
-    def __init__(self) -> None:
-        self._offsets: list[UInt64Array] = []
-        self._lengths: list[UInt64Array] = []
+    def __init__(self, likely: int) -> None:
+        self._offsets = np.empty(0, np.uint64)
+        self._lengths = np.empty(0, np.uint64)
+        self._likely = likely
+        self._count = 0
 
     def add(self, offsets: UInt64Array, lengths: UInt64Array) -> None:
-        self._offsets.append(offsets)
-        self._lengths.append(lengths)
+        end = self._count + len(offsets)
+        if end > len(self._offsets):
+            done = int(offsets[-1]) + 1
+            capacity = max(2 * self._count, end * max(self._likely, done) // done * 33 // 32, end)
+            for name in ("_offsets", "_lengths"):
+                larger = np.empty(capacity, np.uint64)
+                larger[: self._count] = getattr(self, name)[: self._count]
+                setattr(self, name, larger)
+        self._offsets[self._count : end] = offsets
+        self._lengths[self._count : end] = lengths
+        self._count = end
 
     def arrays(self) -> tuple[UInt64Array, UInt64Array]:
-        if not self._offsets:
-            return np.empty(0, np.uint64), np.empty(0, np.uint64)
-        return np.concatenate(self._offsets), np.concatenate(self._lengths)
+        return self._offsets[: self._count], self._lengths[: self._count]
 
 
 def _state(path: str) -> tuple[int, ...] | None:
@@ -126,16 +136,15 @@ def _scan_file(
     head = bytes(data.view(0, min(data.size, HEAD_SIZE)))
     compression = (detect(head) or "") if wanted == "auto" else wanted
     source: Any = open_stream(data.path, compression) if compression else data
-    places = _Places()
-    stream_size = 0
-    window = _WINDOW if verify >= VERIFY_ALL and data.mapped else data.size or 1
-    forget = getattr(data, "forget", None)
+    places = _Places(data.size)
+    stream_size = held = 0
+    forget = None if compression else getattr(data, "forget", None)
     try:
         for chunk in iter_chunks(
             source,
             compression_type=compression,
             verify=verify,
-            chunk_size=min(window, _WINDOW),
+            chunk_size=_WINDOW,
             num_threads=num_threads,
         ):
             offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
@@ -143,8 +152,9 @@ def _scan_file(
             if collector is not None:
                 collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
             stream_size = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])
-            if forget is not None and not compression:
-                forget(int(offsets[0]), stream_size - int(offsets[0]))
+            if forget is not None and stream_size - held >= _HELD:
+                forget(held, stream_size - held)
+                held = stream_size
     finally:
         if source is not data:
             source.close()

@@ -23,6 +23,12 @@
 #endif
 #endif
 
+#ifndef CRC_AHEAD
+#define CRC_AHEAD 8192 /* so far ahead memory is asked for: beyond the page that the hardware looks at */
+#endif
+#ifndef CRC_AVX_LEAST
+#define CRC_AVX_LEAST 320
+#endif
 #define CRC_POLYNOMIAL 0x82f63b78u
 #define CRC_LANE_WORDS 128 /* most 8-byte words a lane takes before the three lanes are merged */
 
@@ -74,14 +80,11 @@ static uint32_t crc_extend_table(uint32_t crc, const uint8_t *p, size_t n) {
 
 #if defined(CRC_X86)
 #define CRC_SSE __attribute__((target("sse4.2,pclmul")))
-#define CRC_AVX __attribute__((target("sse4.2,pclmul,avx512f,avx512vl,vpclmulqdq")))
+#define CRC_INLINE static inline __attribute__((always_inline))
+#define CRC_AVX __attribute__((target("sse4.2,pclmul,avx512f,avx512bw,avx512vl,vpclmulqdq")))
 
-static inline CRC_SSE uint64_t crc_words_sse(uint64_t crc, const uint8_t *p, size_t words) {
-    for (size_t i = 0; i < words; i++) crc = _mm_crc32_u64(crc, load_le64(p + 8 * i));
-    return crc;
-}
-
-static inline CRC_SSE uint64_t crc_tail_sse(uint64_t crc, const uint8_t *p, size_t n) {
+/* Fewer than eight bytes. */
+static inline CRC_SSE uint64_t crc_bytes_sse(uint64_t crc, const uint8_t *p, size_t n) {
     if (n & 4) {
         crc = _mm_crc32_u32((uint32_t)crc, load_le32(p));
         p += 4;
@@ -93,6 +96,17 @@ static inline CRC_SSE uint64_t crc_tail_sse(uint64_t crc, const uint8_t *p, size
     return n & 1 ? _mm_crc32_u8((uint32_t)crc, *p) : crc;
 }
 
+/* Whole words, then the odd bytes without a branch (lengths vary, so that each would be mispredicted): zeros before
+ * them do not change a CRC that starts from zero, so they go to the high end of one more word. Of a state longer than
+ * the odd bytes the rest is not yet shifted in: it is added to the result. */
+CRC_INLINE CRC_SSE uint64_t crc_tail_sse(uint64_t crc, const uint8_t *p, size_t n) {
+    if (n < 8) return crc_bytes_sse(crc, p, n);
+    for (const uint8_t *end = p + (n & ~(size_t)7); p != end; p += 8) crc = _mm_crc32_u64(crc, load_le64(p));
+    unsigned odd = 8 * (unsigned)(n & 7), half = (64 - odd) / 2;
+    uint64_t last = load_le64(p + (n & 7) - 8) >> half >> half ^ crc;
+    return _mm_crc32_u64(0, last << half << half) ^ crc >> odd;
+}
+
 /* a*shift + b, each to be reduced by one crc32q(0, ..) */
 static inline CRC_SSE uint64_t crc_product_sse(uint64_t crc, uint64_t shift) {
     return (uint64_t)_mm_cvtsi128_si64(
@@ -100,7 +114,7 @@ static inline CRC_SSE uint64_t crc_product_sse(uint64_t crc, uint64_t shift) {
 }
 
 /* Raw state in, raw state out (no inversion). */
-static inline CRC_SSE uint64_t crc_run_sse(uint64_t crc, const uint8_t *p, size_t n) {
+CRC_INLINE CRC_SSE uint64_t crc_run_sse(uint64_t crc, const uint8_t *p, size_t n) {
     while (n >= 96) {
         size_t words = n / 24 < CRC_LANE_WORDS ? n / 24 : CRC_LANE_WORDS;
         const uint8_t *p1 = p + 8 * words, *p2 = p + 16 * words;
@@ -115,12 +129,15 @@ static inline CRC_SSE uint64_t crc_run_sse(uint64_t crc, const uint8_t *p, size_
         p += 24 * words;
         n -= 24 * words;
     }
-    crc = crc_words_sse(crc, p, n / 8);
-    return crc_tail_sse(crc, p + (n & ~(size_t)7), n & 7);
+    return crc_tail_sse(crc, p, n);
 }
 
-static inline CRC_SSE uint32_t crc_extend_sse(uint32_t crc, const uint8_t *p, size_t n) {
-    return ~(uint32_t)crc_run_sse(~crc, p, n);
+CRC_INLINE CRC_SSE uint32_t crc_extend_sse(uint32_t crc, const uint8_t *p, size_t n) {
+    return ~(uint32_t)crc_run_sse((uint32_t)~crc, p, n);
+}
+
+CRC_INLINE CRC_SSE uint32_t crc_word_sse(const uint8_t *p) {
+    return ~(uint32_t)_mm_crc32_u64(0xffffffffu, load_le64(p));
 }
 
 /* Constants that fold a 128-bit lane over `bits`: x^(bits+63) for its first word, x^(bits-1) for its second. */
@@ -136,12 +153,28 @@ static inline CRC_AVX __m512i crc_constant_avx(const uint64_t *pair) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)pair));
 }
 
-/* n >= 256 */
-static CRC_AVX uint64_t crc_run_avx(uint64_t crc, const uint8_t *p, size_t n) {
-    __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
-    __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+/* Picks the bytes of a 32-bit number to any four places in a row, of one register or of two. */
+static const uint8_t crc_ramp[192] = {
+#define Z 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128
+    Z, Z, Z, Z, 0, 1, 2, 3, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, Z, Z, Z, Z, Z, Z, Z
+#undef Z
+};
+
+/* At least CRC_AVX_LEAST bytes. So that no odd bytes are left at the end, the first block is the odd one: it is taken
+ * with zeros before it, which do not change a CRC that starts from zero. The state that the caller gives is added to
+ * the first four bytes. */
+static __attribute__((noinline)) CRC_AVX uint64_t crc_run_avx(uint64_t crc, const uint8_t *p, size_t n) {
+    size_t odd = (n - 1) % 64 + 1, blocks = (n - odd) / 64;
+    __m512i state = _mm512_set1_epi32((int)crc);
+    __m512i a = _mm512_maskz_loadu_epi8(~(__mmask64)0 << (64 - odd), (const void *)((uintptr_t)p + odd - 64));
+    a = _mm512_xor_si512(a, _mm512_shuffle_epi8(state, _mm512_loadu_si512(crc_ramp + odd)));
+    p += odd;
+    __m512i b = _mm512_shuffle_epi8(state, _mm512_loadu_si512(crc_ramp + 64 + odd));
+    b = _mm512_xor_si512(b, _mm512_loadu_si512(p));
+    __m512i c = _mm512_loadu_si512(p + 64), d = _mm512_loadu_si512(p + 128);
     __m512i k = crc_constant_avx(crc_fold[0]);
-    for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
+    for (p += 192, blocks -= 3; blocks >= 4; p += 256, blocks -= 4) {
+        for (int line = 0; line < 256; line += 64) __builtin_prefetch(p + CRC_AHEAD + line);
         a = crc_fold_avx(a, k, _mm512_loadu_si512(p));
         b = crc_fold_avx(b, k, _mm512_loadu_si512(p + 64));
         c = crc_fold_avx(c, k, _mm512_loadu_si512(p + 128));
@@ -151,19 +184,18 @@ static CRC_AVX uint64_t crc_run_avx(uint64_t crc, const uint8_t *p, size_t n) {
     d = crc_fold_avx(b, crc_constant_avx(crc_fold[2]), d);
     k = crc_constant_avx(crc_fold[3]);
     d = crc_fold_avx(c, k, d);
-    for (; n >= 64; p += 64, n -= 64) d = crc_fold_avx(d, k, _mm512_loadu_si512(p));
+    for (; blocks; p += 64, blocks--) d = crc_fold_avx(d, k, _mm512_loadu_si512(p));
     __m128i last = _mm512_extracti32x4_epi32(d, 3);
     __m512i folded = crc_fold_avx(d, _mm512_loadu_si512(crc_fold_lanes), _mm512_setzero_si512());
     __m256i half = _mm256_xor_si256(_mm512_castsi512_si256(folded), _mm512_extracti64x4_epi64(folded, 1));
     last = _mm_xor_si128(last, _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti32x4_epi32(half, 1)));
     crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(last));
-    crc = _mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(last, 1));
-    crc = crc_words_sse(crc, p, n / 8);
-    return crc_tail_sse(crc, p + (n & ~(size_t)7), n & 7);
+    return _mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(last, 1));
 }
 
-static inline CRC_AVX uint32_t crc_extend_avx(uint32_t crc, const uint8_t *p, size_t n) {
-    return ~(uint32_t)(n >= 512 ? crc_run_avx(~crc, p, n) : crc_run_sse(~crc, p, n));
+CRC_INLINE CRC_AVX uint32_t crc_extend_avx(uint32_t crc, const uint8_t *p, size_t n) {
+    crc = ~crc;
+    return ~(uint32_t)(n >= CRC_AVX_LEAST ? crc_run_avx(crc, p, n) : crc_run_sse(crc, p, n));
 }
 #endif
 
@@ -247,8 +279,8 @@ static int crc_best(void) {
 #if defined(CRC_X86)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return CRC_TABLE;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                   __builtin_cpu_supports("vpclmulqdq")
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq")
                ? CRC_WIDE
                : CRC_HARDWARE;
 #elif defined(CRC_ARM) && defined(__linux__)

@@ -179,12 +179,6 @@ class _MappedFile(DataFile):
             for offset, length in _merged(ranges, self.size):
                 self._map.advise(offset, length, "willneed")
 
-    def populate(self, offset: int, length: int) -> None:
-        """Map the pages of a range at once, which is cheaper than a fault for each of them."""
-        length = min(length, self.size - offset)
-        if length > 0:
-            self._map.advise(offset, length, "populate")
-
     def forget(self, offset: int, length: int) -> None:
         """Take the pages of a range out of this process (not out of the page cache)."""
         length = min(length, self.size - offset)

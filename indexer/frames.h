@@ -2,6 +2,7 @@
  * FRAMES(name)         the name of a function in this way
  * FRAMES_TARGET        its function attribute
  * FRAMES_CRC(c, p, n)  the CRC of n bytes
+ * FRAMES_CRC_WORD(p)   the CRC of eight bytes
  *
  * Every length is unsigned and compared with what remains before anything is read. */
 
@@ -23,7 +24,7 @@ FRAMES_TARGET static int FRAMES(scan)(const uint8_t *data, uint64_t size, uint64
             break;
         }
         uint64_t length = load_le64(frame);
-        if (verify >= VERIFY_LENGTHS && crc_mask(FRAMES_CRC(0, frame, 8)) != load_le32(frame + 8)) {
+        if (verify >= VERIFY_LENGTHS && crc_mask(FRAMES_CRC_WORD(frame)) != load_le32(frame + 8)) {
             status = FRAME_BAD_LENGTH;
             break;
         }
@@ -49,7 +50,7 @@ FRAMES_TARGET static int FRAMES(check_one)(const uint8_t *data, uint64_t size, u
                                            int verify) {
     if (at > size || size - at < FRAME_OVERHEAD || length > size - at - FRAME_OVERHEAD) return FRAME_MISMATCH;
     const uint8_t *frame = data + at;
-    if (verify >= VERIFY_LENGTHS && crc_mask(FRAMES_CRC(0, frame, 8)) != load_le32(frame + 8))
+    if (verify >= VERIFY_LENGTHS && crc_mask(FRAMES_CRC_WORD(frame)) != load_le32(frame + 8))
         return FRAME_BAD_LENGTH;
     if (load_le64(frame) != length) return FRAME_MISMATCH;
     if (verify >= VERIFY_ALL && crc_mask(FRAMES_CRC(0, frame + FRAME_HEADER, (size_t)length)) !=
@@ -78,3 +79,4 @@ FRAMES_TARGET static int FRAMES(check)(const uint8_t *data, uint64_t size, const
 #undef FRAMES
 #undef FRAMES_TARGET
 #undef FRAMES_CRC
+#undef FRAMES_CRC_WORD

@@ -18,22 +18,26 @@ enum {
 #define FRAMES(name) frames_##name##_table
 #define FRAMES_TARGET
 #define FRAMES_CRC(crc, p, n) crc_extend_table(crc, p, n)
+#define FRAMES_CRC_WORD(p) crc_extend_table(0, p, 8)
 #include "frames.h"
 
 #if defined(CRC_X86)
 #define FRAMES(name) frames_##name##_hardware
 #define FRAMES_TARGET CRC_SSE
 #define FRAMES_CRC(crc, p, n) crc_extend_sse(crc, p, n)
+#define FRAMES_CRC_WORD(p) crc_word_sse(p)
 #include "frames.h"
 
 #define FRAMES(name) frames_##name##_wide
 #define FRAMES_TARGET CRC_AVX
 #define FRAMES_CRC(crc, p, n) crc_extend_avx(crc, p, n)
+#define FRAMES_CRC_WORD(p) crc_word_sse(p)
 #include "frames.h"
 #elif defined(CRC_ARM)
 #define FRAMES(name) frames_##name##_hardware
 #define FRAMES_TARGET CRC_ARMV8
 #define FRAMES_CRC(crc, p, n) crc_extend_arm(crc, p, n)
+#define FRAMES_CRC_WORD(p) crc_extend_arm(0, p, 8)
 #include "frames.h"
 #endif
 

@@ -165,11 +165,8 @@ class _Walk:
     def mapped(self, start: tuple[int, int]) -> Iterator[Chunk]:
         data: DataFile = self.source
         at, self.record = start
-        populate = getattr(data, "populate", None)
         while at < data.size:
             buffer = data.buffer()  # checks that the file did not shrink
-            if populate is not None and self.verify >= VERIFY_ALL:
-                populate(at, self.chunk_size)
             found = self.scan(buffer, at, self.chunk_size)
             if len(found.offsets):
                 yield Chunk(buffer, found.offsets, found.lengths, 0, self.record)
