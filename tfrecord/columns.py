@@ -182,8 +182,8 @@ class ColumnBatch(Mapping[str, Any]):
             elif isinstance(made, TensorRagged) and ragged == "pad":
                 if f"{name}_mask" in self._columns:
                     raise ValueError(f"the mask of {name!r} has the name of a column, '{name}_mask'")
-                result[f"{name}_mask"] = made.mask(max_length)
-                made = made.to_padded(fill_value, max_length)
+                result[f"{name}_mask"] = tensor_of(column.mask(max_length))
+                made = tensor_of(column.to_padded(fill_value, max_length))
             result[name] = made
         return result
 
