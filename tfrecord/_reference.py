@@ -296,10 +296,18 @@ class _Rows:
             return self.key, UNKNOWN, present, splits, None
         if self.kind == BYTES:
             places = [
-                (*item, source) for row, source in zip(self.rows, self.sources, strict=True) for item in row or ()
+                (*item, source)
+                for row, source in zip(self.rows, self.sources, strict=True)
+                for item in row or ()
             ]
             table = np.array(places, np.int64).reshape(-1, 3)
-            return self.key, BYTES, present, splits, (table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int32))
+            return (
+                self.key,
+                BYTES,
+                present,
+                splits,
+                (table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int32)),
+            )
         if dense:
             default = np.frombuffer(self.default, dtype) if self.default is not None else None
             rows = [row if row is not None and len(row) else default for row in self.rows]
@@ -322,7 +330,9 @@ class Decoder:
         self._columns = columns
         self._lists = lists
         self._wanted = None if columns is None else {column[0].encode() for column in columns}
-        self._wanted_lists: Any = lists if lists is None or lists is False else {column[0].encode() for column in lists}
+        self._wanted_lists: Any = (
+            lists if lists is None or lists is False else {column[0].encode() for column in lists}
+        )
 
     def decode(
         self, buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any, num_threads: int = 1
@@ -359,7 +369,9 @@ class Decoder:
             [_finish_list(request, rows, list_kinds) for request, rows in lists.values()],
         )
 
-    def record(self, payload: Any, missing_is_error: bool = False) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    def record(
+        self, payload: Any, missing_is_error: bool = False
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         data = bytes(payload)
         try:
             context, lists = parse_message(data, self._wanted, self._wanted_lists)
@@ -370,7 +382,9 @@ class Decoder:
                     raise Mismatch(MISSING, key, 0, 0)
                 result[key] = _single(data, key, wanted, kind, values)
             result_lists: dict[str, Any] = {}
-            for key, wanted, _, _ in self._lists or ([] if self._lists is False else [(k, UNKNOWN, -1, None) for k in lists]):
+            for key, wanted, _, _ in self._lists or (
+                [] if self._lists is False else [(k, UNKNOWN, -1, None) for k in lists]
+            ):
                 if key not in lists and missing_is_error:
                     raise Mismatch(MISSING, key, 0, 0)
                 steps = lists.get(key, [])

@@ -51,7 +51,11 @@ def resolve_dtype(dtype: Any) -> tuple[str, str | None]:
     name = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
     if name is None and isinstance(dtype, str):
         name = dtype.strip()
-    elif name is None and isinstance(dtype, np.dtype | type) and (isinstance(dtype, np.dtype) or issubclass(dtype, np.generic)):
+    elif (
+        name is None
+        and isinstance(dtype, np.dtype | type)
+        and (isinstance(dtype, np.dtype) or issubclass(dtype, np.generic))
+    ):
         described = np.dtype(dtype)
         name = "bytes" if described.kind == "S" else described.name
     if name is None or name not in DTYPES:
@@ -93,7 +97,11 @@ def _normal_shape(shape: Any, *, raw: bool) -> tuple[int, ...]:
         raise ValueError(f"a shape is integers, not {shape!r}") from None
     open_sizes = sum(size == -1 for size in result)
     if any(size < -1 for size in result) or open_sizes > (1 if raw else 0):
-        allowed = "sizes of at least 0 and at most one -1" if raw else "sizes of at least 0 (-1 is for raw bytes only)"
+        allowed = (
+            "sizes of at least 0 and at most one -1"
+            if raw
+            else "sizes of at least 0 (-1 is for raw bytes only)"
+        )
         raise ValueError(f"the shape {result} is not valid: {allowed}")
     if -1 in result and 0 in result:
         raise ValueError(f"the shape {result} is not valid: -1 cannot be worked out beside a 0")
@@ -105,7 +113,11 @@ def _normal_shape(shape: Any, *, raw: bool) -> tuple[int, ...]:
 def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, ...], raw: bool) -> Any:
     """A default as something hashable: little-endian bytes of a whole row, or a tuple of bytes."""
     if kind == "bytes" and not raw:
-        values = [value] if isinstance(value, str | bytes | bytearray | memoryview) else list(np.ravel(np.array(value, object)))
+        values = (
+            [value]
+            if isinstance(value, str | bytes | bytearray | memoryview)
+            else list(np.ravel(np.array(value, object)))
+        )
         try:
             row = [item.encode() if isinstance(item, str) else bytes(memoryview(item)) for item in values]
         except TypeError:
@@ -127,7 +139,9 @@ def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, 
         with np.errstate(all="ignore"):
             cast = array.astype(target)
         exact = target.kind == "f" or (array.dtype.kind != "f" or np.isfinite(array).all())
-        if not exact or (target.kind != "f" and not np.array_equal(cast.astype(object), array.astype(object))):
+        if not exact or (
+            target.kind != "f" and not np.array_equal(cast.astype(object), array.astype(object))
+        ):
             raise ValueError(f"default_value {value!r} does not fit {dtype}")
         if target.kind == "f" and (np.isinf(cast) & ~np.isinf(array)).any():
             raise ValueError(f"default_value {value!r} overflows {dtype}")
@@ -217,7 +231,12 @@ class FixedLenFeature(_Spec):
         default = None
         if default_value is not None:
             default = _normal_default(default_value, kind, target, sizes, bool(raw))
-        for name, value in (("shape", sizes), ("dtype", dtype), ("default_value", default_value), ("raw", bool(raw))):
+        for name, value in (
+            ("shape", sizes),
+            ("dtype", dtype),
+            ("default_value", default_value),
+            ("raw", bool(raw)),
+        ):
             object.__setattr__(self, name, value)
         self._settle(Column("", kind, target, sizes, default, bool(raw)))
 
@@ -271,7 +290,9 @@ class FeaturePlan:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        special = (c for c in self.columns or () if c.shape is not None or c.dtype not in (None, "int64", "float32"))
+        special = (
+            c for c in self.columns or () if c.shape is not None or c.dtype not in (None, "int64", "float32")
+        )
         object.__setattr__(self, "special", tuple(special))
         object.__setattr__(self, "_hash", hash(self.columns))
 
@@ -327,7 +348,9 @@ def compile_features(features: Any) -> FeaturePlan:
             return _compile.__wrapped__(items)
     if isinstance(features, list | tuple):
         return _compile.__wrapped__(tuple((name, None) for name in features))
-    raise TypeError(f"features are None, a list of names or a dict of name to type, not {type(features).__name__}")
+    raise TypeError(
+        f"features are None, a list of names or a dict of name to type, not {type(features).__name__}"
+    )
 
 
 @lru_cache(maxsize=256)
@@ -353,6 +376,8 @@ def _compile(items: tuple[tuple[Any, Any], ...]) -> FeaturePlan:
             try:
                 kind, dtype = resolve_dtype(spec)
             except ValueError as error:
-                raise ValueError(f"feature {key!r}: {error}, a FixedLenFeature, VarLenFeature or RaggedFeature") from None
+                raise ValueError(
+                    f"feature {key!r}: {error}, a FixedLenFeature, VarLenFeature or RaggedFeature"
+                ) from None
             columns[key] = Column(key, kind, dtype)
     return FeaturePlan(tuple(columns.values()))

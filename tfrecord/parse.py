@@ -167,7 +167,9 @@ def _payloads(serialized: Any) -> BytesColumn:
     if isinstance(serialized, BytesColumn):
         return serialized
     if isinstance(serialized, bytes | bytearray | memoryview | str):
-        raise TypeError("a batch is a sequence of bytes-likes; one message is for the parse_single_... functions")
+        raise TypeError(
+            "a batch is a sequence of bytes-likes; one message is for the parse_single_... functions"
+        )
     buffers = tuple(serialized)
     lengths = kernel.lengths_of(buffers)
     if isinstance(lengths, int):
@@ -183,8 +185,12 @@ def _narrow(
     if sequence_plan is None:
         return plan.select(names), None
     known, listed = plan.names, sequence_plan.names
-    of_context = [name for name in names if known is None and name not in (listed or ()) or name in (known or ())]
-    of_lists = [name for name in names if listed is None and name not in (known or ()) or name in (listed or ())]
+    of_context = [
+        name for name in names if known is None and name not in (listed or ()) or name in (known or ())
+    ]
+    of_lists = [
+        name for name in names if listed is None and name not in (known or ()) or name in (listed or ())
+    ]
     for name in names:
         if name not in of_context and name not in of_lists:
             raise KeyError(f"no feature {name!r} in the context or the feature lists")
@@ -208,7 +214,9 @@ def _request(column: Column) -> tuple[str, int, int, bytes | None]:
     kind = _KINDS.get(column.kind or "", 0)
     if column.shape is None:
         return column.key, kind, -1, None
-    if column.default is not None and (column.raw or column.dtype != _NATIVE[str(column.kind)] or column.kind == "bytes"):
+    if column.default is not None and (
+        column.raw or column.dtype != _NATIVE[str(column.kind)] or column.kind == "bytes"
+    ):
         return column.key, kind, -1, b""
     return column.key, kind, 1 if column.raw else math.prod(column.shape), column.default
 
@@ -223,7 +231,9 @@ def _error(failure: tuple[int, int, str | None, int, int]) -> TFRecordError:
         reason = f"is of kind {_KIND_NAMES[second]}, but of kind {_KIND_NAMES[first]} before"
         return FeatureKindError(reason, key=key, record=row)
     if status == 21:
-        return MissingFeatureError("is empty and has no default" if first else "is missing and has no default", key=key, record=row)
+        return MissingFeatureError(
+            "is empty and has no default" if first else "is missing and has no default", key=key, record=row
+        )
     if status == 22:
         return DecodeError(f"has {second} values, not {first}", key=key, record=row)
     return DecodeError(_REASONS[status], key=key, record=row)
@@ -254,7 +264,9 @@ def _first_error(
 
 def _rows(payloads: BytesColumn, start: int, stop: int) -> BytesColumn:
     ids = None if payloads.buffer_ids is None else payloads.buffer_ids[start:stop]
-    return BytesColumn._trusted(payloads.buffers, payloads.offsets[start:stop], payloads.lengths[start:stop], ids)
+    return BytesColumn._trusted(
+        payloads.buffers, payloads.offsets[start:stop], payloads.lengths[start:stop], ids
+    )
 
 
 def _decode(
@@ -306,7 +318,9 @@ def _finish(
     if column.raw:
         return _unpack(column, data, count, outer)
     if column.kind == "bytes":
-        return BytesColumn._trusted(buffers, data.offsets, data.lengths, data.buffer_ids, (count, *column.shape))
+        return BytesColumn._trusted(
+            buffers, data.offsets, data.lengths, data.buffer_ids, (count, *column.shape)
+        )
     if data.dtype != column.dtype:
         data = _cast(column, data, np.arange(count + 1) * size, outer)
     return data.reshape(count, *column.shape)
@@ -322,7 +336,9 @@ def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
     if bad >= 0:
         row = int(np.searchsorted(splits, bad, "right")) - 1
         raise DecodeError(
-            f"the value {values[bad].item()!r} does not fit {column.dtype}", key=column.key, record=_record(row, outer)
+            f"the value {values[bad].item()!r} does not fit {column.dtype}",
+            key=column.key,
+            record=_record(row, outer),
         )
     return cast
 
@@ -337,7 +353,9 @@ def _fill_defaults(
     wrong = filled & (lengths != size)
     if wrong.any():
         row = int(wrong.argmax())
-        raise DecodeError(f"has {lengths[row]} values, not {size}", key=column.key, record=_record(row, outer))
+        raise DecodeError(
+            f"has {lengths[row]} values, not {size}", key=column.key, record=_record(row, outer)
+        )
     if column.kind != "bytes":
         cast = _cast(column, data, splits, outer)
         dense = np.empty((count, size), cast.dtype)
@@ -349,7 +367,11 @@ def _fill_defaults(
     sizes = np.array([len(item) for item in defaults], np.int64)
     parts = []
     own = data.buffer_ids if data.buffer_ids is not None else np.zeros(len(data.offsets), np.int32)
-    for stored, default in ((data.offsets, ends - sizes), (data.lengths, sizes), (own, np.int32(len(buffers)))):
+    for stored, default in (
+        (data.offsets, ends - sizes),
+        (data.lengths, sizes),
+        (own, np.int32(len(buffers))),
+    ):
         part = np.empty((count, size), stored.dtype)
         part[filled] = stored.reshape(-1, size) if size else 0
         part[~filled] = default
@@ -367,7 +389,11 @@ def _raw_shape(column: Column, length: int) -> tuple[int, ...] | None:
     size = math.prod(abs(extent) for extent in column.shape) * itemsize
     if -1 not in column.shape:
         return column.shape if length == size else None
-    return None if length % size else tuple(length // size if extent == -1 else extent for extent in column.shape)
+    return (
+        None
+        if length % size
+        else tuple(length // size if extent == -1 else extent for extent in column.shape)
+    )
 
 
 def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
@@ -375,7 +401,9 @@ def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
     assert column.shape is not None
     dtype = np.dtype(column.dtype)
     length = int(data.lengths[0]) if count else 0
-    shape = _raw_shape(column, length if count else math.prod(max(extent, 0) for extent in column.shape) * dtype.itemsize)
+    shape = _raw_shape(
+        column, length if count else math.prod(max(extent, 0) for extent in column.shape) * dtype.itemsize
+    )
     differs = data.lengths != length
     if shape is None or differs.any():
         row = 0 if shape is None else int(differs.argmax())
@@ -385,7 +413,9 @@ def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
     array = flat.view(dtype.newbyteorder("<")) if length else np.empty((count, 0), dtype)
     if dtype == np.bool_ and flat.size and flat.max() > 1:
         row = int((flat > 1).any(axis=1).argmax())
-        raise DecodeError("holds bytes other than 0 and 1, which are no bool", key=column.key, record=_record(row, outer))
+        raise DecodeError(
+            "holds bytes other than 0 and 1, which are no bool", key=column.key, record=_record(row, outer)
+        )
     return array.astype(dtype, copy=False).reshape(count, *shape)
 
 

@@ -1,0 +1,846 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: autotestdict=False, binding=True
+"""Kernel: tf.Example wire bytes to columns, and to dicts of single records.
+
+The loops are in the C headers, without the GIL. A failure is a tuple (status, row, key, two numbers), which
+`tfrecord.parse` turns into an exception; exceptions raised here are for callers that break the contract.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+import os
+
+import numpy
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+cdef extern from "Python.h":
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+
+cdef extern from "column.h" nogil:
+    enum:
+        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
+        KIND_UNKNOWN, KIND_BYTES, KIND_FLOAT, KIND_INT64
+        SLOT_ABSENT, SLOT_NO_KIND, SLOT_VALUE, SLOT_ONE
+        SCAN_MAX_GUESSES
+
+    ctypedef struct feature_slot:
+        uint64_t at
+        uint32_t length
+        uint8_t shape
+        uint8_t kind
+
+    ctypedef struct feature_parts:
+        pass
+
+    ctypedef struct feature_sink:
+        int64_t count, limit
+        uint32_t *floats
+        int64_t *ints
+        int64_t *offsets
+        int64_t *lengths
+        const uint8_t *base
+        int level
+
+    ctypedef struct scan_record:
+        const uint8_t *data
+        int64_t length
+        const uint8_t *base
+        int32_t buffer
+
+    ctypedef struct scan_column:
+        const uint8_t *key
+        uint32_t key_length
+        int32_t kind
+        int64_t count
+        const void *fallback
+        feature_slot *slots
+        int64_t num_slots
+        int64_t *steps
+        uint8_t *listed
+        uint64_t seen
+
+    ctypedef struct scan_table:
+        scan_column *columns
+        uint32_t num_columns, capacity
+        int32_t *buckets
+        uint32_t num_buckets
+        uint64_t seed
+        int discover, is_lists, owns_buckets
+        int64_t rows
+        uint64_t most_cells
+        uint32_t max_guesses
+        feature_parts parts
+
+    ctypedef struct column_fault:
+        int status
+        int64_t slot, first, second
+
+    ctypedef struct column_output:
+        uint8_t *present
+        int64_t *splits
+        int64_t total
+        int kind, level
+        feature_sink sink
+        int32_t *buffers
+
+    int varints_best_level()
+    int64_t varints_count(const uint8_t *data, size_t length, int level)
+    int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level)
+    int slot_values(const feature_slot *slot, const feature_parts *parts, int depth, feature_sink *sink)
+    int table_prepare(scan_table *table)
+    int table_rehash(scan_table *table, uint32_t num_buckets)
+    int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
+    void table_free(scan_table *table)
+    int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
+    int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row)
+    int column_count(const scan_table *table, const scan_column *column, column_output *out, column_fault *fault)
+    int column_fill(const scan_table *table, const scan_column *column, const scan_record *records,
+                    column_output *out, column_fault *fault)
+    int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
+                     column_output *out, column_fault *fault)
+    int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot)
+
+SIMD_LEVELS = {"portable": 0, "avx2": 1, "avx512": 2}
+BEST_LEVEL = varints_best_level()
+
+cdef object _empty = numpy.empty
+cdef object _FLOAT = numpy.dtype("<f4")
+cdef object _INT64 = numpy.dtype("int64")
+cdef object _INT32 = numpy.dtype("int32")
+cdef object _BOOL = numpy.dtype("bool")
+cdef object _OBJECT = numpy.dtype(object)
+cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
+cdef uint8_t _NOTHING = 0
+
+# Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
+DEF_MOST_CELLS = 1 << 24
+# Records that are worth a thread.
+_ROWS_A_THREAD = 32
+
+
+cdef int _simd_level(int wanted) except -1:
+    if wanted > BEST_LEVEL:
+        raise ValueError(f"this processor has SIMD level {BEST_LEVEL}, not {wanted}")
+    return BEST_LEVEL if wanted < 0 else wanted
+
+
+cdef void *_pointer(object array, int flags=PyBUF_SIMPLE) except NULL:
+    """The address of an array that the caller keeps."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, flags)
+    cdef void *address = view.buf
+    PyBuffer_Release(&view)
+    return address if address != NULL else <void *> &_NOTHING
+
+
+cdef object _contiguous(object array, Py_ssize_t count, object dtype):
+    array = numpy.ascontiguousarray(array, dtype)
+    if array.shape != (count,):
+        raise ValueError(f"an array of {count} is needed, not of shape {array.shape}")
+    return array
+
+
+cdef class _Payloads:
+    """Where the payloads are: the buffers are held until this is gone."""
+
+    cdef scan_record *records
+    cdef Py_ssize_t count
+    cdef uint64_t num_bytes
+    cdef Py_buffer *views
+    cdef Py_ssize_t num_views
+
+    def __cinit__(self, tuple buffers, object offsets, object lengths, object buffer_ids):
+        cdef Py_ssize_t num_buffers = len(buffers), i
+        cdef Py_ssize_t count = len(offsets)
+        offsets = _contiguous(offsets, count, _INT64)
+        lengths = _contiguous(lengths, count, _INT64)
+        cdef const int64_t *starts = <const int64_t *> _pointer(offsets)
+        cdef const int64_t *sizes = <const int64_t *> _pointer(lengths)
+        cdef const int32_t *ids = NULL
+        if buffer_ids is not None:
+            buffer_ids = _contiguous(buffer_ids, count, _INT32)
+            ids = <const int32_t *> _pointer(buffer_ids)
+        cdef scan_record *held = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
+        self.records = <scan_record *> malloc((count + 1) * sizeof(scan_record))
+        if held == NULL or self.records == NULL:
+            free(held)
+            raise MemoryError
+        try:
+            for i in range(num_buffers):
+                self.hold(buffers[i], &held[i], num_buffers)
+        except BaseException:
+            free(held)
+            raise
+        cdef Py_ssize_t bad = -1
+        with nogil:
+            for i in range(count):
+                if not place_record(&self.records[i], held, num_buffers, starts[i], sizes[i], ids[i] if ids else 0):
+                    bad = i
+                    break
+                self.num_bytes += <uint64_t> sizes[i]
+        free(held)
+        if bad >= 0:
+            raise ValueError(f"payload {bad} lies outside its buffer")
+        self.count = count
+
+    cdef int hold(self, object buffer, scan_record *held, Py_ssize_t most) except -1:
+        cdef Py_buffer *view
+        if PyBytes_CheckExact(buffer):
+            held.data = <const uint8_t *> PyBytes_AS_STRING(buffer)
+            held.length = PyBytes_GET_SIZE(buffer)
+            return 0
+        if self.views == NULL:
+            self.views = <Py_buffer *> malloc(most * sizeof(Py_buffer))
+            if self.views == NULL:
+                raise MemoryError
+        view = &self.views[self.num_views]
+        PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
+        self.num_views += 1
+        held.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
+        held.length = view.len
+        return 0
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.num_views):
+            PyBuffer_Release(&self.views[i])
+        free(self.views)
+        free(self.records)
+
+
+cdef inline bint place_record(scan_record *record, const scan_record *held, Py_ssize_t num_buffers, int64_t start,
+                              int64_t size, int32_t buffer) noexcept nogil:
+    if buffer < 0 or buffer >= num_buffers:
+        return False
+    if start < 0 or size < 0 or size > held[buffer].length or start > held[buffer].length - size:
+        return False
+    record.data = held[buffer].data + start
+    record.length = size
+    record.base = held[buffer].data
+    record.buffer = buffer
+    return True
+
+
+cdef class _Chunk:
+    """Some consecutive records of a batch, decoded by one thread."""
+
+    cdef scan_table tables[2]
+    cdef int num_tables
+    cdef column_output *outputs[2]
+    cdef const scan_record *records
+    cdef int64_t first, count
+    cdef int level
+    # The first failure: status 0 for none.
+    cdef column_fault fault
+    cdef int fault_table
+    cdef int64_t fault_column, fault_row
+
+    def __dealloc__(self):
+        table_free(&self.tables[0])
+        table_free(&self.tables[1])
+        free(self.outputs[0])
+        free(self.outputs[1])
+
+    cdef int prepare(self) except -1:
+        for t in range(self.num_tables):
+            if table_prepare(&self.tables[t]):
+                raise MemoryError
+        return 0
+
+    cdef void scan(self) noexcept nogil:
+        cdef int64_t row
+        cdef int seen
+        cdef scan_table *lists = &self.tables[1] if self.num_tables == 2 else NULL
+        for row in range(self.count):
+            self.fault.status = record_read(&self.tables[0], lists, &self.records[row], row, &seen)
+            if self.fault.status:
+                self.fault_row, self.fault_table, self.fault_column = row, 0, -1
+                return
+
+    cdef void take(self, bint fill) noexcept nogil:
+        """Counts ragged columns and decodes dense ones, then (`fill`) fills the ragged ones."""
+        cdef int64_t i
+        cdef int t, status
+        cdef column_fault fault
+        cdef scan_column *column
+        for t in range(self.num_tables):
+            for i in range(self.tables[t].num_columns):
+                column = &self.tables[t].columns[i]
+                memset(&fault, 0, sizeof(fault))
+                if column.count >= 0:
+                    status = 0 if fill else column_dense(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
+                elif fill:
+                    status = column_fill(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
+                else:
+                    status = column_count(&self.tables[t], column, &self.outputs[t][i], &fault)
+                if status:
+                    self.keep_fault(t, i, column_row(&self.tables[t], column, fault.slot), &fault)
+
+    cdef void keep_fault(self, int table, int64_t column, int64_t row, column_fault *fault) noexcept nogil:
+        if not self.fault.status or row < self.fault_row:
+            self.fault = fault[0]
+            self.fault_table, self.fault_column, self.fault_row = table, column, row
+
+    def run_scan(self):
+        with nogil:
+            self.scan()
+
+    def run_take(self, bint fill):
+        with nogil:
+            self.take(fill)
+
+
+cdef object _key_text(const scan_column *column):
+    return PyUnicode_DecodeUTF8(<const char *> column.key, column.key_length, NULL)
+
+
+cdef class _Assembly
+
+
+cdef class Decoder:
+    """Decodes records to the columns that it was made for; see the stub. It holds no state of a batch, so threads may
+    share it."""
+
+    cdef scan_table tables[2]
+    cdef int num_tables, level
+    cdef list kept
+    cdef tuple names, list_names
+    cdef object optional, list_optional
+
+    def __cinit__(self, columns, lists=False, int simd=-1):
+        self.level = _simd_level(simd)
+        self.kept = []
+        self.num_tables = 1 if lists is False else 2
+        self.names = self.request(&self.tables[0], columns)
+        self.list_names = self.request(&self.tables[1], None if lists is False else lists)
+        self.tables[1].is_lists = 1
+
+    def __dealloc__(self):
+        table_free(&self.tables[0])
+        table_free(&self.tables[1])
+
+    cdef tuple request(self, scan_table *table, object columns):
+        cdef uint32_t num_buckets = 8
+        cdef Py_ssize_t i
+        cdef scan_column *column
+        table.seed = _SEED
+        table.discover = columns is None
+        if columns is None or not columns:
+            return ()
+        # Marked as discovering until made, so that nothing here is taken for a shared block.
+        table.columns = <scan_column *> calloc(len(columns), sizeof(scan_column))
+        if table.columns == NULL:
+            raise MemoryError
+        for i, (key, kind, count, fallback) in enumerate(columns):
+            encoded = key.encode()
+            self.kept += [encoded, fallback]
+            column = &table.columns[i]
+            column.key = <const uint8_t *> PyBytes_AS_STRING(encoded)
+            column.key_length = len(encoded)
+            column.kind = kind
+            column.count = count
+            if fallback is not None:
+                if count > 0 and len(fallback) != count * (4 if kind == KIND_FLOAT else 8):
+                    raise ValueError(f"the default of {key!r} has {len(fallback)} bytes")
+                column.fallback = <const void *> PyBytes_AS_STRING(fallback)
+        table.num_columns = table.capacity = len(columns)
+        while num_buckets < 3 * len(columns):
+            num_buckets *= 2
+        if table_rehash(table, num_buckets):
+            raise MemoryError
+        return tuple(column[0] for column in columns)
+
+    cdef int copy_tables(self, scan_table *tables, int64_t rows, uint64_t most_cells, uint32_t max_guesses) except -1:
+        """Tables for some records: own columns, the shared hash."""
+        cdef int t
+        cdef size_t size
+        for t in range(self.num_tables):
+            tables[t] = self.tables[t]
+            tables[t].owns_buckets = 0
+            tables[t].columns = NULL
+            tables[t].rows = rows
+            tables[t].most_cells = most_cells
+            tables[t].max_guesses = max_guesses
+            if self.tables[t].num_columns:
+                size = self.tables[t].num_columns * sizeof(scan_column)
+                tables[t].columns = <scan_column *> malloc(size)
+                if tables[t].columns == NULL:
+                    tables[t].num_columns = 0
+                    raise MemoryError
+                memcpy(tables[t].columns, self.tables[t].columns, size)
+            if table_prepare(&tables[t]):
+                raise MemoryError
+        return 0
+
+    def decode(self, tuple buffers not None, offsets, lengths, buffer_ids, int num_threads=1):
+        cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
+        cdef list chunks = self.split(payloads, num_threads)
+        _run(chunks, "run_scan")
+        failure = self.failure(chunks)
+        if failure is not None:
+            return failure, [], []
+        if len(chunks) > 1:
+            self.join_keys(chunks)
+        cdef _Assembly assembly = _Assembly(self, chunks, payloads, buffer_ids is not None)
+        assembly.allocate()
+        _run(chunks, "run_take", False)
+        failure = self.failure(chunks)
+        if failure is None:
+            failure = assembly.settle_kinds()
+        if failure is not None:
+            return failure, [], []
+        assembly.allocate_values()
+        _run(chunks, "run_take", True)
+        failure = self.failure(chunks)
+        if failure is not None:
+            return failure, [], []
+        return None, assembly.results(0), assembly.results(1) if self.num_tables == 2 else []
+
+    cdef list split(self, _Payloads payloads, int num_threads):
+        cdef int64_t count = payloads.count
+        cdef int64_t parts = max(1, min(num_threads, count // _ROWS_A_THREAD))
+        cdef int64_t i
+        cdef uint32_t guesses
+        cdef list chunks = []
+        cdef _Chunk chunk
+        for i in range(parts):
+            chunk = _Chunk.__new__(_Chunk)
+            chunk.num_tables = self.num_tables
+            chunk.level = self.level
+            chunk.first = count * i // parts
+            chunk.count = count * (i + 1) // parts - chunk.first
+            chunk.records = payloads.records + chunk.first
+            guesses = SCAN_MAX_GUESSES if chunk.count > 1 else 0
+            self.copy_tables(chunk.tables, chunk.count, DEF_MOST_CELLS + payloads.num_bytes, guesses)
+            chunks.append(chunk)
+        return chunks
+
+    cdef object failure(self, list chunks):
+        """The failure of the first chunk that has one."""
+        cdef _Chunk chunk
+        for chunk in chunks:
+            if chunk.fault.status == WIRE_NO_MEMORY:
+                raise MemoryError
+        for chunk in chunks:
+            if chunk.fault.status:
+                key = None
+                if chunk.fault_column >= 0:
+                    key = _key_text(&chunk.tables[chunk.fault_table].columns[chunk.fault_column])
+                return (chunk.fault.status, chunk.first + chunk.fault_row, key, chunk.fault.first, chunk.fault.second)
+        return None
+
+    cdef int join_keys(self, list chunks) except -1:
+        """Let every chunk have the columns that any of them discovered, in the order of the records."""
+        cdef _Chunk chunk
+        cdef scan_column *column
+        cdef scan_column *sorted_columns
+        cdef int32_t found
+        cdef int t
+        cdef Py_ssize_t i
+        for t in range(self.num_tables):
+            if not self.tables[t].discover:
+                continue
+            order = {}
+            for chunk in chunks:
+                for i in range(chunk.tables[t].num_columns):
+                    column = &chunk.tables[t].columns[i]
+                    order.setdefault(column.key[:column.key_length], len(order))
+            for chunk in chunks:
+                chunk.tables[t].most_cells = <uint64_t> -1
+                places = {}
+                for i in range(chunk.tables[t].num_columns):
+                    column = &chunk.tables[t].columns[i]
+                    places[column.key[:column.key_length]] = i
+                for key in order:
+                    if key not in places:
+                        if table_discover(&chunk.tables[t], <const uint8_t *> PyBytes_AS_STRING(key), len(key),
+                                          chunk.count, &found):
+                            raise MemoryError
+                        self_place = chunk.tables[t].num_columns - 1
+                        places[key] = self_place
+                if not order:
+                    continue
+                sorted_columns = <scan_column *> malloc(chunk.tables[t].capacity * sizeof(scan_column))
+                if sorted_columns == NULL:
+                    raise MemoryError
+                for i, key in enumerate(order):
+                    sorted_columns[i] = chunk.tables[t].columns[<Py_ssize_t> places[key]]
+                free(chunk.tables[t].columns)
+                chunk.tables[t].columns = sorted_columns
+        return 0
+
+    def record(self, payload, bint missing_is_error=False):
+        cdef scan_record record
+        cdef Py_buffer view
+        cdef scan_table tables[2]
+        cdef int seen, status
+        memset(tables, 0, sizeof(tables))
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
+            record.length = view.len
+            record.buffer = 0
+            self.copy_tables(tables, 1, <uint64_t> -1, 0)
+            status = record_read(&tables[0], &tables[1] if self.num_tables == 2 else NULL, &record, 0, &seen)
+            if status == WIRE_NO_MEMORY:
+                raise MemoryError
+            if status:
+                return (status, 0, None, 0, 0), {}, {}
+            return self.dicts(tables, missing_is_error)
+        finally:
+            table_free(&tables[0])
+            table_free(&tables[1])
+            PyBuffer_Release(&view)
+
+    cdef tuple dicts(self, scan_table *tables, bint missing_is_error):
+        cdef dict context = {}, lists = {}
+        cdef scan_column *column
+        cdef feature_slot *slot
+        cdef Py_ssize_t i
+        cdef int kind, status
+        cdef int64_t step
+        for i in range(tables[0].num_columns):
+            column = &tables[0].columns[i]
+            slot = &column.slots[0]
+            key = _key_text(column) if tables[0].discover else self.names[i]
+            if slot.shape == SLOT_ABSENT and missing_is_error and column.fallback == NULL:
+                return (WIRE_MISSING, 0, key, 0, 0), {}, {}
+            kind = slot.kind if slot.shape > SLOT_NO_KIND else column.kind
+            if column.kind and kind != column.kind:
+                return (WIRE_KIND_MISMATCH, 0, key, column.kind, kind), {}, {}
+            value = _value(slot, &tables[0].parts, 3, kind, self.level, &status)
+            if status:
+                return (status, 0, key, 0, 0), {}, {}
+            context[key] = value
+        for i in range(tables[1].num_columns if self.num_tables == 2 else 0):
+            column = &tables[1].columns[i]
+            key = _key_text(column) if tables[1].discover else self.list_names[i]
+            if not column.listed[0] and missing_is_error and column.fallback == NULL:
+                return (WIRE_MISSING, 0, key, 0, 0), {}, {}
+            kind = column.kind
+            for step in range(column.num_slots):
+                slot = &column.slots[step]
+                if slot.shape > SLOT_NO_KIND and slot.kind != kind:
+                    if kind:
+                        status = WIRE_KIND_MISMATCH if column.kind else WIRE_KIND_CONFLICT
+                        return (status, 0, key, kind, slot.kind), {}, {}
+                    kind = slot.kind
+            steps = []
+            for step in range(column.num_slots):
+                steps.append(_value(&column.slots[step], &tables[1].parts, 4, kind, self.level, &status))
+                if status:
+                    return (status, 0, key, 0, 0), {}, {}
+            lists[key] = steps
+        return None, context, lists
+
+
+cdef object _value(const feature_slot *slot, const feature_parts *parts, int depth, int kind, int level, int *status):
+    """One record's values of a feature: bytes, an object array of them, an array of numbers; None without a kind."""
+    cdef feature_sink sink
+    cdef int64_t count, i
+    cdef int64_t *places
+    memset(&sink, 0, sizeof(sink))
+    sink.level = level
+    status[0] = 0
+    if kind == KIND_UNKNOWN:
+        return None
+    if slot.shape == SLOT_ONE:
+        return PyBytes_FromStringAndSize(<const char *> <uintptr_t> slot.at, slot.length)
+    if slot.shape == SLOT_VALUE:
+        array = _empty(1, _FLOAT if kind == KIND_FLOAT else _INT64)
+        if kind == KIND_FLOAT:
+            (<uint32_t *> _pointer(array))[0] = <uint32_t> slot.at
+        else:
+            (<int64_t *> _pointer(array))[0] = <int64_t> slot.at
+        return array
+    status[0] = slot_values(slot, parts, depth, &sink)
+    if status[0]:
+        return None
+    count = sink.limit = sink.count
+    sink.count = 0
+    if kind == KIND_BYTES:
+        places = <int64_t *> malloc((2 * count + 1) * sizeof(int64_t))
+        if places == NULL:
+            raise MemoryError
+        sink.offsets, sink.lengths, sink.base = places, places + count, NULL
+        try:
+            status[0] = slot_values(slot, parts, depth, &sink)
+            if sink.count != count:
+                status[0] = WIRE_TRUNCATED
+            if status[0]:
+                return None
+            found = [
+                PyBytes_FromStringAndSize(<const char *> <uintptr_t> places[i], places[count + i]) for i in range(count)
+            ]
+        finally:
+            free(places)
+        if count == 1:
+            return found[0]
+        array = _empty(count, _OBJECT)
+        array[:] = found
+        return array
+    array = _empty(count, _FLOAT if kind == KIND_FLOAT else _INT64)
+    if kind == KIND_FLOAT:
+        sink.floats = <uint32_t *> _pointer(array)
+    else:
+        sink.ints = <int64_t *> _pointer(array)
+    status[0] = slot_values(slot, parts, depth, &sink)
+    if sink.count != count:
+        status[0] = WIRE_TRUNCATED
+    return array
+
+
+def _run(list chunks, str method, *args):
+    if len(chunks) == 1:
+        getattr(chunks[0], method)(*args)
+        return
+    with ThreadPoolExecutor(len(chunks)) as pool:
+        for _ in pool.map(lambda chunk: getattr(chunk, method)(*args), chunks):
+            pass
+
+
+cdef class _Assembly:
+    """The arrays of a batch, and where each chunk writes into them."""
+
+    cdef Decoder decoder
+    cdef list chunks
+    cdef int64_t rows
+    cdef bint with_ids
+    # A column: [key, kind, present, outer, step_present, splits, values]; outer and step_present of lists only.
+    cdef tuple columns
+
+    def __cinit__(self, Decoder decoder, list chunks, _Payloads payloads, bint with_ids):
+        self.decoder = decoder
+        self.chunks = chunks
+        self.rows = payloads.count
+        self.with_ids = with_ids
+        self.columns = ([], [])
+
+    cdef int allocate(self) except -1:
+        """Presence, splits, and the values of dense columns."""
+        cdef _Chunk first = self.chunks[0]
+        cdef _Chunk chunk
+        cdef int t
+        cdef Py_ssize_t i
+        for chunk in self.chunks:
+            for t in range(chunk.num_tables):
+                chunk.outputs[t] = <column_output *> calloc(chunk.tables[t].num_columns + 1, sizeof(column_output))
+                if chunk.outputs[t] == NULL:
+                    raise MemoryError
+        for t in range(first.num_tables):
+            names = self.decoder.list_names if t else self.decoder.names
+            for i in range(first.tables[t].num_columns):
+                key = _key_text(&first.tables[t].columns[i]) if first.tables[t].discover else names[i]
+                self.columns[t].append(self.allocate_column(t, i, key))
+        return 0
+
+    cdef list allocate_column(self, int t, Py_ssize_t i, object key):
+        cdef _Chunk chunk = self.chunks[0]
+        cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
+        cdef int kind = chunk.tables[t].columns[i].kind
+        cdef uint8_t *present
+        cdef int64_t *split_data = NULL
+        cdef column_output *out
+        outer = steps = splits = values = None
+        flags = _empty(self.rows, _BOOL)
+        if t:
+            outer, slots = self.join_steps(i, flags)
+            steps = _empty(slots, _BOOL)
+        present = <uint8_t *> _pointer(steps if t else flags)
+        if count < 0:
+            splits = _empty(slots + 1, _INT64)
+            split_data = <int64_t *> _pointer(splits)
+            split_data[0] = 0
+        else:
+            values = self.new_values(kind, slots * count)
+        for chunk in self.chunks:
+            out = &chunk.outputs[t][i]
+            out.present = present + at
+            out.kind = kind
+            out.level = out.sink.level = chunk.level
+            if count < 0:
+                out.splits = split_data + 1 + at
+            else:
+                self.aim(out, kind, values, at * count)
+            at += chunk.tables[t].columns[i].num_slots
+        return [key, kind, flags, outer, steps, splits, values]
+
+    cdef tuple join_steps(self, Py_ssize_t i, object flags):
+        """The outer splits of a list column and the number of its steps; `flags` becomes its presence."""
+        cdef _Chunk chunk
+        outer = _empty(self.rows + 1, _INT64)
+        cdef int64_t *splits = <int64_t *> _pointer(outer)
+        cdef uint8_t *present = <uint8_t *> _pointer(flags)
+        cdef int64_t total = 0, row
+        cdef scan_column *column
+        for chunk in self.chunks:
+            column = &chunk.tables[1].columns[i]
+            for row in range(chunk.count):
+                splits[chunk.first + row] = total + column.steps[row]
+                present[chunk.first + row] = column.listed[row]
+            total += column.num_slots
+        splits[self.rows] = total
+        return outer, total
+
+    cdef object new_values(self, int kind, int64_t count):
+        if kind == KIND_BYTES:
+            ids = _empty(count, _INT32) if self.with_ids else None
+            return _empty(count, _INT64), _empty(count, _INT64), ids
+        return None if kind == KIND_UNKNOWN else _empty(count, _FLOAT if kind == KIND_FLOAT else _INT64)
+
+    cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
+        """Let a chunk write its values from place `at` on."""
+        if kind == KIND_FLOAT:
+            out.sink.floats = <uint32_t *> _pointer(values) + at
+        elif kind == KIND_INT64:
+            out.sink.ints = <int64_t *> _pointer(values) + at
+        elif kind == KIND_BYTES:
+            out.sink.offsets = <int64_t *> _pointer(values[0]) + at
+            out.sink.lengths = <int64_t *> _pointer(values[1]) + at
+            if values[2] is not None:
+                out.buffers = <int32_t *> _pointer(values[2]) + at
+        return 0
+
+    cdef object settle_kinds(self):
+        """The kind of columns for which any will do, where the chunks may have met different ones; a failure or None."""
+        cdef _Chunk chunk
+        cdef int t, kind
+        cdef Py_ssize_t i
+        cdef int64_t slot
+        cdef scan_column *column
+        failure = None
+        for t in range(self.decoder.num_tables):
+            for i in range(len(self.columns[t])):
+                kind = self.columns[t][i][1]
+                for chunk in self.chunks:
+                    if chunk.outputs[t][i].kind == KIND_UNKNOWN or chunk.outputs[t][i].kind == kind:
+                        continue
+                    if kind == KIND_UNKNOWN:
+                        kind = chunk.outputs[t][i].kind
+                        continue
+                    column = &chunk.tables[t].columns[i]
+                    slot = 0
+                    while column.slots[slot].shape <= SLOT_NO_KIND:
+                        slot += 1
+                    row = chunk.first + column_row(&chunk.tables[t], column, slot)
+                    if failure is None or row < failure[1]:
+                        failure = (WIRE_KIND_CONFLICT, row, self.columns[t][i][0], kind, chunk.outputs[t][i].kind)
+                self.columns[t][i][1] = kind
+        return failure
+
+    cdef int allocate_values(self) except -1:
+        """The values of ragged columns, now that they are counted."""
+        cdef _Chunk chunk
+        cdef int t, kind
+        cdef Py_ssize_t i
+        cdef int64_t total, slot, base
+        cdef column_output *out
+        for t in range(self.decoder.num_tables):
+            for i, column in enumerate(self.columns[t]):
+                if column[5] is None:
+                    continue
+                kind = column[1]
+                total = 0
+                for chunk in self.chunks:
+                    total += chunk.outputs[t][i].total
+                column[6] = self.new_values(kind, total)
+                base = 0
+                for chunk in self.chunks:
+                    out = &chunk.outputs[t][i]
+                    out.sink.limit = out.total
+                    self.aim(out, kind, column[6], base)
+                    if base:
+                        for slot in range(chunk.tables[t].columns[i].num_slots):
+                            out.splits[slot] += base
+                    base += out.total
+        return 0
+
+    cdef list results(self, int t):
+        if t:
+            return [tuple(column) for column in self.columns[1]]
+        return [(key, kind, flags, splits, values) for key, kind, flags, _, _, splits, values in self.columns[0]]
+
+
+def lengths_of(tuple buffers not None):
+    cdef Py_ssize_t count = len(buffers), i
+    cdef Py_buffer view
+    lengths = _empty(count, _INT64)
+    cdef int64_t *sizes = <int64_t *> _pointer(lengths)
+    for i in range(count):
+        buffer = buffers[i]
+        if PyBytes_CheckExact(buffer):
+            sizes[i] = PyBytes_GET_SIZE(buffer)
+            continue
+        if not PyObject_CheckBuffer(buffer):
+            return i
+        try:
+            PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        except BufferError:
+            return i
+        sizes[i] = view.len
+        PyBuffer_Release(&view)
+    return lengths
+
+
+def gather(tuple buffers not None, offsets, buffer_ids, out):
+    cdef Py_ssize_t count, length, i
+    cdef uint8_t *to
+    count, length = out.shape
+    lengths = numpy.full(count, length, _INT64)
+    cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
+    if payloads.count != count or out.dtype.itemsize != 1:
+        raise ValueError("a row of bytes for each byte string is needed")
+    to = <uint8_t *> _pointer(out, PyBUF_WRITABLE)
+    with nogil:
+        for i in range(count):
+            memcpy(to + i * length, payloads.records[i].data, length)
+
+
+def decode_varints(data, int simd=-1):
+    cdef int level = _simd_level(simd)
+    cdef const uint8_t[::1] run = data
+    cdef size_t length = run.shape[0]
+    cdef int status
+    if not length:
+        return _empty(0, _INT64)
+    if run[length - 1] >= 128:
+        return WIRE_TRUNCATED
+    cdef int64_t count = varints_count(&run[0], length, level)
+    values = _empty(count, _INT64)
+    cdef int64_t *out = <int64_t *> _pointer(values)
+    cdef int64_t *room = out + count
+    with nogil:
+        status = varints_decode(&run[0], length, &out, room, level)
+    return status if status else values
+
+
+def record_kind(payload):
+    cdef scan_record record
+    cdef Py_buffer view
+    cdef scan_table tables[2]
+    cdef int kind
+    memset(tables, 0, sizeof(tables))
+    for t in range(2):
+        tables[t].discover = 1
+        tables[t].is_lists = t
+        tables[t].rows = 1
+        tables[t].seed = _SEED
+        tables[t].most_cells = <uint64_t> -1
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
+        record.length = view.len
+        record.buffer = 0
+        with nogil:
+            kind = record_classify(&tables[0], &tables[1], &record, 0)
+    finally:
+        table_free(&tables[0])
+        table_free(&tables[1])
+        PyBuffer_Release(&view)
+    if kind < 0:
+        raise MemoryError
+    return kind

@@ -1,0 +1,174 @@
+/* From slots to columns: kinds and counts are checked, then values go into arrays of the right size.
+ *
+ * A ragged column is counted first (column_count) and filled when its array is there (column_fill). A dense column has
+ * its array from the start (column_dense).
+ */
+#ifndef TFRECORD_COLUMN_H
+#define TFRECORD_COLUMN_H
+
+#include "scan.h"
+
+typedef struct {
+    int status;
+    int64_t slot; /* of the first bad one */
+    int64_t first, second;
+} column_fault;
+
+typedef struct {
+    uint8_t *present; /* one a slot */
+    int64_t *splits;  /* ragged: values until the end of each slot, from `total` on */
+    int64_t total;
+    int kind; /* asked for, or else the first one met */
+    int level;
+    feature_sink sink; /* dense: the whole column */
+    int32_t *buffers;  /* of byte strings: which buffer */
+} column_output;
+
+static int fault_at(column_fault *fault, int status, int64_t slot, int64_t first, int64_t second) {
+    fault->status = status;
+    fault->slot = slot;
+    fault->first = first;
+    fault->second = second;
+    return status;
+}
+
+/* Whether the kind of a slot fits; of a column of any kind, the first one met is the kind. */
+WIRE_INLINE int column_kind(
+    const scan_column *column, int64_t slot, column_output *out, column_fault *fault) {
+    int kind = column->slots[slot].kind;
+    if (WIRE_LIKELY(kind == out->kind)) return WIRE_OK;
+    if (out->kind == KIND_UNKNOWN) {
+        out->kind = kind;
+        return WIRE_OK;
+    }
+    return fault_at(fault, column->kind ? WIRE_KIND_MISMATCH : WIRE_KIND_CONFLICT, slot, out->kind, kind);
+}
+
+static int column_count(
+    const scan_table *table, const scan_column *column, column_output *out, column_fault *fault) {
+    int depth = table->is_lists ? 4 : 3;
+    int64_t total = out->total;
+    for (int64_t i = 0; i < column->num_slots; i++) {
+        const feature_slot *slot = &column->slots[i];
+        int has = slot->shape > SLOT_NO_KIND;
+        out->present[i] = (uint8_t)has;
+        if (WIRE_LIKELY(has)) {
+            int status = column_kind(column, i, out, fault);
+            if (status) return status;
+            if (WIRE_LIKELY(slot->shape == SLOT_VALUE || slot->shape == SLOT_ONE)) {
+                total++;
+            } else {
+                feature_sink counted = {0};
+                counted.level = out->level;
+                status = slot_values(slot, &table->parts, depth, &counted);
+                if (status) return fault_at(fault, status, i, 0, 0);
+                total += counted.count;
+            }
+        }
+        out->splits[i] = total;
+    }
+    out->total = total;
+    return WIRE_OK;
+}
+
+/* Values of all slots into the sink of `out`, of which exactly `out->total` come. */
+static int column_fill(const scan_table *table, const scan_column *column, const scan_record *records,
+                       column_output *out, column_fault *fault) {
+    int depth = table->is_lists ? 4 : 3;
+    feature_sink sink = out->sink;
+    int64_t row = 0;
+    for (int64_t i = 0; i < column->num_slots; i++) {
+        const feature_slot *slot = &column->slots[i];
+        int64_t before = sink.count;
+        int status;
+        if (slot->shape <= SLOT_NO_KIND) continue;
+        if (sink.offsets) {
+            if (!table->is_lists) row = i;
+            else while (i >= column->steps[row + 1]) row++;
+            sink.base = records[row].base;
+        }
+        status = slot_values(slot, &table->parts, depth, &sink);
+        if (status) return fault_at(fault, status, i, 0, 0);
+        if (out->buffers)
+            for (int64_t k = before; k < sink.count; k++) out->buffers[k] = records[row].buffer;
+    }
+    if (sink.count != sink.limit) return fault_at(fault, WIRE_TRUNCATED, 0, 0, 0);
+    return WIRE_OK;
+}
+
+/* One row of a dense column that is not one number of the kind asked for. */
+static int dense_row(const scan_table *table, const scan_column *column, const scan_record *record, int64_t i,
+                     column_output *out, column_fault *fault) {
+    const feature_slot *slot = &column->slots[i];
+    int depth = table->is_lists ? 4 : 3;
+    feature_sink sink = out->sink, counted = {0};
+    int status;
+    int64_t count = column->count;
+    sink.count = i * count;
+    sink.limit = sink.count + count;
+    sink.base = record->base;
+    out->present[i] = slot->shape > SLOT_NO_KIND;
+    if (out->present[i] && (status = column_kind(column, i, out, fault))) return status;
+    counted.level = out->level;
+    if ((status = slot_values(slot, &table->parts, depth, &counted))) return fault_at(fault, status, i, 0, 0);
+    if (!counted.count && (count || !out->present[i])) {
+        if (!column->fallback) return fault_at(fault, WIRE_MISSING, i, out->present[i], 0);
+        if (sink.floats && count) memcpy(sink.floats + sink.count, column->fallback, 4 * (size_t)count);
+        if (sink.ints && count) memcpy(sink.ints + sink.count, column->fallback, 8 * (size_t)count);
+        return WIRE_OK;
+    }
+    if (counted.count != count) return fault_at(fault, WIRE_WRONG_COUNT, i, count, counted.count);
+    if ((status = slot_values(slot, &table->parts, depth, &sink))) return fault_at(fault, status, i, 0, 0);
+    if (sink.count != sink.limit) return fault_at(fault, WIRE_TRUNCATED, i, 0, 0);
+    if (out->buffers)
+        for (int64_t k = i * count; k < sink.count; k++) out->buffers[k] = record->buffer;
+    return WIRE_OK;
+}
+
+static int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
+                        column_output *out, column_fault *fault) {
+    int64_t row = 0;
+    for (int64_t i = 0; i < column->num_slots; i++) {
+        const feature_slot *slot = &column->slots[i];
+        int status;
+        if (WIRE_LIKELY(slot->shape == SLOT_VALUE && column->count == 1 && slot->kind == out->kind)) {
+            out->present[i] = 1;
+            if (out->kind == KIND_FLOAT) out->sink.floats[i] = (uint32_t)slot->at;
+            else out->sink.ints[i] = (int64_t)slot->at;
+            continue;
+        }
+        if (!table->is_lists) row = i;
+        else while (i >= column->steps[row + 1]) row++;
+        status = dense_row(table, column, &records[row], i, out, fault);
+        if (status) return status;
+    }
+    return WIRE_OK;
+}
+
+/* The record of a slot. */
+static int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot) {
+    int64_t row = 0;
+    if (!table->is_lists) return slot;
+    while (row + 1 < table->rows && slot >= column->steps[row + 1]) row++;
+    return row;
+}
+
+/* A whole message, every value checked: 0 no message, 1 an Example, 2 a SequenceExample, -1 no memory.
+ * `features` and `lists` discover. */
+static int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row) {
+    int seen;
+    int status = record_read(features, lists, record, row, &seen);
+    scan_table *tables[2] = {features, lists};
+    for (int t = 0; t < 2 && !status; t++)
+        for (uint32_t i = 0; i < tables[t]->num_columns && !status; i++) {
+            scan_column *column = &tables[t]->columns[i];
+            int64_t first = t ? column->steps[row] : (int64_t)row;
+            int64_t last = t ? column->num_slots : first + 1;
+            for (int64_t k = first; k < last && !status; k++) status = slot_check(&column->slots[k]);
+        }
+    if (status == WIRE_NO_MEMORY) return -1;
+    if (status || (record->length && !seen)) return 0;
+    return seen & SEEN_LISTS ? 2 : 1;
+}
+
+#endif

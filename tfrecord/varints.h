@@ -1,0 +1,186 @@
+/* Packed varints, many at a time.
+ *
+ * The high bits of 64 bytes tell at once where values end. Where all 64 end one, the bytes are widened as they are;
+ * else each value's bytes are loaded as one word and its 7-bit groups are pulled together (BMI2 pext). The widest way
+ * that the processor has is chosen at run time; the portable one gives the same results and is tested as well.
+ */
+#ifndef TFRECORD_VARINTS_H
+#define TFRECORD_VARINTS_H
+
+#include "wire.h"
+
+#if (defined(__x86_64__)) && (defined(__GNUC__) || defined(__clang__))
+#define VARINTS_X86 1
+#include <immintrin.h>
+#else
+#define VARINTS_X86 0
+#endif
+
+enum { SIMD_PORTABLE = 0, SIMD_AVX2 = 1, SIMD_AVX512 = 2 };
+
+/* The best level of this processor. On AMD before Zen 3 pext is microcode, slower than the portable way. */
+static int varints_best_level(void) {
+#if VARINTS_X86
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("avx2")) return SIMD_PORTABLE;
+    if (__builtin_cpu_is("znver1") || __builtin_cpu_is("znver2")) return SIMD_PORTABLE;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) return SIMD_AVX512;
+    return SIMD_AVX2;
+#else
+    return SIMD_PORTABLE;
+#endif
+}
+
+/* How many values end in a run (its terminator bytes). */
+static int64_t varints_count_portable(const uint8_t *data, size_t length) {
+    int64_t count = 0;
+    size_t i = 0;
+    for (; i + 8 <= length; i += 8) {
+        uint64_t word;
+        memcpy(&word, data + i, 8);
+        word = (~word >> 7) & 0x0101010101010101u;
+        count += (int64_t)((word * 0x0101010101010101u) >> 56);
+    }
+    for (; i < length; i++) count += data[i] < 128;
+    return count;
+}
+
+/* Values until one starts at `stop` or behind it; a value must end before `end`. `*out` moves on, up to `room`. */
+static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t *end, int64_t **out, int64_t *room) {
+    wire_cursor cursor = {*data, end};
+    int64_t *to = *out;
+    while (cursor.at < stop) {
+        uint64_t value = *cursor.at;
+        if (WIRE_UNLIKELY(to >= room)) return WIRE_TRUNCATED;
+        if (value < 128) {
+            cursor.at++;
+        } else {
+            int status = wire_varint(&cursor, 10, &value);
+            if (status) return status;
+        }
+        *to++ = (int64_t)value;
+    }
+    *data = cursor.at;
+    *out = to;
+    return WIRE_OK;
+}
+
+#if VARINTS_X86
+
+#define VARINTS_PAYLOAD 0x7f7f7f7f7f7f7f7fu
+
+/* Values that end in the 64 bytes at `data`, whose terminators are the set bits of `ends`; the first one starts there.
+ * 8 bytes behind the last start must be readable. Every value has at most 8 bytes. */
+#define VARINTS_EXTRACT(data, ends, out)                                                                     \
+    do {                                                                                                     \
+        uint64_t ends_left = (ends);                                                                         \
+        unsigned start = 0;                                                                                  \
+        while (ends_left) {                                                                                  \
+            unsigned last = (unsigned)__builtin_ctzll(ends_left);                                            \
+            uint64_t word;                                                                                   \
+            memcpy(&word, (data) + start, 8);                                                                \
+            word = _bzhi_u64(word, 8 * (last - start + 1));                                                  \
+            *(out)++ = (int64_t)_pext_u64(word, VARINTS_PAYLOAD);                                            \
+            start = last + 1;                                                                                \
+            ends_left &= ends_left - 1;                                                                      \
+        }                                                                                                    \
+    } while (0)
+
+/* Whether 8 continuation bytes follow each other: a value of more than 8 bytes may be there. */
+WIRE_INLINE int varints_has_long(uint64_t ends) {
+    uint64_t runs = ~ends;
+    runs &= runs >> 1;
+    runs &= runs >> 2;
+    runs &= runs >> 4;
+    return runs != 0;
+}
+
+/* The loop of both widths. A block is 64 bytes, with 8 more that may be loaded; long values and the tail go one by one. */
+#define VARINTS_DECODE_BODY(WIDEN, ENDS)                                                                     \
+    const uint8_t *end = data + length;                                                                      \
+    int64_t *to = *out;                                                                                      \
+    int status = WIRE_OK;                                                                                    \
+    while (end - data >= 72 && room - to >= 64) {                                                            \
+        uint64_t ends = ENDS(data);                                                                          \
+        if (ends == ~(uint64_t)0) {                                                                          \
+            WIDEN(data, to);                                                                                 \
+            data += 64;                                                                                      \
+            to += 64;                                                                                        \
+        } else if (WIRE_UNLIKELY(varints_has_long(ends))) {                                                  \
+            if ((status = varints_some(&data, data + 32, end, &to, room))) break;                            \
+        } else {                                                                                             \
+            VARINTS_EXTRACT(data, ends, to);                                                                 \
+            data += 64 - __builtin_clzll(ends);                                                              \
+        }                                                                                                    \
+    }                                                                                                        \
+    *out = to;                                                                                               \
+    return status ? status : varints_some(&data, end, end, out, room);
+
+__attribute__((target("avx2,bmi,bmi2"))) WIRE_INLINE uint64_t varints_ends_avx2(const uint8_t *data) {
+    uint32_t low = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)data));
+    uint32_t high = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(data + 32)));
+    return ~((uint64_t)high << 32 | low);
+}
+
+__attribute__((target("avx2,bmi,bmi2"))) WIRE_INLINE void varints_widen_avx2(const uint8_t *data, int64_t *out) {
+    for (int i = 0; i < 64; i += 4) {
+        int32_t four;
+        memcpy(&four, data + i, 4);
+        _mm256_storeu_si256((__m256i *)(out + i), _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)));
+    }
+}
+
+__attribute__((target("avx2,bmi,bmi2"))) static int varints_decode_avx2(
+    const uint8_t *data, size_t length, int64_t **out, int64_t *room) {
+    VARINTS_DECODE_BODY(varints_widen_avx2, varints_ends_avx2)
+}
+
+#define VARINTS_512 "avx512f,avx512bw,avx2,bmi,bmi2,popcnt"
+
+__attribute__((target(VARINTS_512))) WIRE_INLINE uint64_t varints_ends_avx512(const uint8_t *data) {
+    return ~(uint64_t)_mm512_movepi8_mask(_mm512_loadu_si512(data));
+}
+
+__attribute__((target(VARINTS_512))) WIRE_INLINE void varints_widen_avx512(const uint8_t *data, int64_t *out) {
+    for (int i = 0; i < 64; i += 8)
+        _mm512_storeu_si512(out + i, _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(data + i))));
+}
+
+__attribute__((target(VARINTS_512))) static int varints_decode_avx512(
+    const uint8_t *data, size_t length, int64_t **out, int64_t *room) {
+    VARINTS_DECODE_BODY(varints_widen_avx512, varints_ends_avx512)
+}
+
+__attribute__((target("avx2,popcnt"))) static int64_t varints_count_avx2(const uint8_t *data, size_t length) {
+    int64_t continued = 0;
+    size_t i = 0;
+    for (; i + 32 <= length; i += 32)
+        continued += __builtin_popcount(
+            (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(data + i))));
+    return (int64_t)i - continued + varints_count_portable(data + i, length - i);
+}
+
+#endif /* VARINTS_X86 */
+
+static int64_t varints_count(const uint8_t *data, size_t length, int level) {
+#if VARINTS_X86
+    if (level >= SIMD_AVX2 && length >= 32) return varints_count_avx2(data, length);
+#endif
+    (void)level;
+    return varints_count_portable(data, length);
+}
+
+/* Values of a run that ends at a terminator. `*out` moves on, and never behind `room`, whatever the bytes have become
+ * since they were counted. WIRE_VARINT_TOO_LONG for a value of more than 10 bytes. */
+static int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level) {
+#if VARINTS_X86
+    if (length >= 72) {
+        if (level >= SIMD_AVX512) return varints_decode_avx512(data, length, out, room);
+        if (level >= SIMD_AVX2) return varints_decode_avx2(data, length, out, room);
+    }
+#endif
+    (void)level;
+    return varints_some(&data, data + length, data + length, out, room);
+}
+
+#endif
