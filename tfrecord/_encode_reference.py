@@ -114,6 +114,7 @@ class RowEncoder:
     def __init__(
         self, columns: Sequence[Any], num_rows: int, num_context: int, sequence: bool, limit: int
     ) -> None:
+        self._columns = columns
         self._context = columns[:num_context]
         self._lists = columns[num_context:] if sequence else None
         self._rows = num_rows
@@ -122,6 +123,9 @@ class RowEncoder:
     def measure(self, payloads: npt.NDArray[np.uint64]) -> tuple[int, int, int]:
         """Fill in the size of each payload; (3, row, column) of the first that is too large, else (0, 0, 0)."""
         for row in range(self._rows):
+            for place, column in enumerate(self._columns):
+                if _least_size(column, row) > self._limit:  # before anything of that size is built
+                    return 3, row, place
             size = len(self._payload(row))
             if size > self._limit:
                 return 3, row, 0
@@ -150,12 +154,25 @@ class RowEncoder:
             yield _entry(column.key, content)
 
 
+def _bounds(column: Any, first: int, last: int) -> tuple[int, int]:
+    """Places of the values of the spans first..last."""
+    if column.splits is None:
+        return first * column.width, last * column.width
+    return int(column.splits[first]), int(column.splits[last])
+
+
+def _least_size(column: Any, row: int) -> int:
+    """A number that the encoded values of a row cannot fall below."""
+    if column.steps is None:
+        start, stop = _bounds(column, row, row + 1)
+    else:
+        start, stop = _bounds(column, int(column.steps[row]), int(column.steps[row + 1]))
+    return stop - start if column.kind != _BYTES else int(column.lengths[start:stop].sum())
+
+
 def _span(column: Any, i: int) -> Any:
     """The values of one row or step."""
-    if column.splits is None:
-        start, stop = i * column.width, (i + 1) * column.width
-    else:
-        start, stop = int(column.splits[i]), int(column.splits[i + 1])
+    start, stop = _bounds(column, i, i + 1)
     if column.kind != _BYTES:
         return column.values[start:stop]
     found = []

@@ -193,17 +193,11 @@ def _split_steps(key: str, column: Any) -> tuple[npt.NDArray[np.int64], Any]:
 def _split_values(key: str, column: Any) -> tuple[npt.NDArray[np.int64] | None, int, Any]:
     """Row splits (or None and one width for all), and the values of all rows in one run."""
     splits: npt.NDArray[np.int64] | None = None
-    shape: tuple[int, ...]
     if isinstance(column, Ragged):
         splits, column = column.row_splits, column.values
         if isinstance(column, Ragged):
             refuse(TypeError, key, "a Ragged of Ragged", "one level of rows; steps belong into a SequenceBatch")
-    if isinstance(column, BytesColumn):
-        shape = column.shape
-    else:
-        column = _as_column(key, column, None)  # the values of a Ragged may be strings in an array
-        shape = column.shape
-    width = int(np.prod(shape[1:], dtype=np.int64))
+    width = int(np.prod(column.shape[1:], dtype=np.int64))
     if splits is not None:
         return np.ascontiguousarray(splits * width), 0, column
     return None, width, column

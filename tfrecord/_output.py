@@ -152,6 +152,11 @@ class Output:
             raise
         self.size += size
 
+    @property
+    def needs_close(self) -> bool:
+        """Whether something is lost or left open without `close`."""
+        return bool(self._owned) or self._compressor is not None
+
     def park(self) -> None:
         """Give the file descriptor back until the next write, where the file can be found again by its path."""
         if self.is_local and self._base is not None and self._owned:

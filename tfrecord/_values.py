@@ -55,7 +55,7 @@ def describe(value: object) -> str:
         # str() of a huge integer is refused by Python itself, and helps nobody.
         return f"int {value}" if value.bit_length() <= 256 else f"an int of {value.bit_length()} bits"
     if isinstance(value, (float, complex, np.number)):
-        return f"{type(value).__name__} {value}"
+        return f"{type(value).__name__} {value!s}"
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}, shape {value.shape}"
     if isinstance(value, (str, bytes, bytearray, list, tuple, dict, set)):
@@ -207,7 +207,7 @@ def float32_array(key: object, flat: npt.NDArray[Any], step: int | None = None) 
     overflowed = np.isinf(narrow) & np.isfinite(flat)
     if overflowed.any():
         place = int(np.argmax(overflowed))
-        refuse(ValueError, key, f"float {flat[place]} at position {place}", _FLOAT_RANGE, step)
+        refuse(ValueError, key, f"float {flat[place]!s} at position {place}", _FLOAT_RANGE, step)
     return narrow
 
 

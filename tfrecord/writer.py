@@ -174,10 +174,12 @@ class TFRecordWriter:
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
             return
+        # A caller's plain file is whole without close().
+        unclosed = os.getpid() == self._pid and (self._output.needs_close or self._index is not None)
         text = f"unclosed {self!r}: use it in a with block"
         with contextlib.suppress(Exception):
             self._finish(False)
-        if os.getpid() == self._pid:
+        if unclosed:
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
