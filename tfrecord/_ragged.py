@@ -134,7 +134,8 @@ class Ragged:
             flat = kept.values
         fill = fill_for(flat.dtype, fill_value)
         if len(flat) == len(self) * width:  # rows of one length
-            return flat.reshape(len(self), width, *flat.shape[1:]).copy()
+            whole: npt.NDArray[Any] = flat.reshape(len(self), width, *flat.shape[1:]).copy()
+            return whole
         out = np.full((len(self), width, *flat.shape[1:]), fill, flat.dtype)
         out[np.arange(width) < kept.lengths()[:, None]] = flat
         return out
