@@ -174,7 +174,7 @@ static __attribute__((noinline)) CRC_AVX uint64_t crc_run_avx(uint64_t crc, cons
     __m512i c = _mm512_loadu_si512(p + 64), d = _mm512_loadu_si512(p + 128);
     __m512i k = crc_constant_avx(crc_fold[0]);
     for (p += 192, blocks -= 3; blocks >= 4; p += 256, blocks -= 4) {
-        for (int line = 0; line < 256; line += 64) __builtin_prefetch(p + CRC_AHEAD + line);
+        for (int line = 0; line < 256; line += 64) __builtin_prefetch((const void *)((uintptr_t)p + CRC_AHEAD + line));
         a = crc_fold_avx(a, k, _mm512_loadu_si512(p));
         b = crc_fold_avx(b, k, _mm512_loadu_si512(p + 64));
         c = crc_fold_avx(c, k, _mm512_loadu_si512(p + 128));

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Build the indexes of whole folder trees.
+
+    python scripts/build_indexes.py data/ more/*.tfrecord --jobs 8
+
+Takes files, globs and folders; of folders, recursively, the files with the usual names (*.tfrecord, *.tfrecords,
+*.tfrec, *.tfrecord-00000-of-00010, each also with .gz). Every index is left beside its data; one that fits its data
+already is skipped. One line a file is printed and kept in the log. Files that fail are listed at the end, the others
+are built. Exit codes: 0 all are indexed, 1 some failed, 2 the command was used wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from indexer import BuildResult, build_indexes
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, globs and folders")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="files at once (default: CPUs)")
+    parser.add_argument("--format", choices=("extended", "text"), default="extended")
+    parser.add_argument("--force", action="store_true", help="build also what is fresh")
+    parser.add_argument("--no-recursive", action="store_true", help="do not look into folders of folders")
+    parser.add_argument("--places-only", action="store_true", help="leave the schema of the records out")
+    parser.add_argument("--log", metavar="FILE", help="append the lines, with the time, to this file")
+    return parser
+
+
+def _line(result: BuildResult) -> str:
+    if result.error is not None:
+        return f"failed {result.path}: {result.error}"
+    return f"{result.status:6} {result.path}: {result.num_records} records"
+
+
+class _Progress:
+    """A bar on a terminal, if tqdm is there, else a counter; nothing where nobody looks. And the lines."""
+
+    def __init__(self, log: TextIO | None) -> None:
+        self.log = log
+        self.done = 0
+        self.bar: Any = None
+        self.terminal = sys.stderr.isatty()
+        if self.terminal:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self.bar = tqdm(unit="file", file=sys.stderr)
+
+    def __call__(self, result: BuildResult) -> None:
+        self.done += 1
+        line = _line(result)
+        if self.log is not None:
+            self.log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}\n")
+            self.log.flush()
+        if self.bar is not None:
+            self.bar.write(line, file=sys.stdout)
+            self.bar.update()
+            return
+        print(line, flush=True)
+        if self.terminal:
+            print(f"{self.done} files done", file=sys.stderr, end="\r", flush=True)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _collector_factory(options: argparse.Namespace) -> Callable[[], Any] | None:
+    if options.places_only or options.format == "text":
+        return None
+    from tfrecord.schema import SchemaCollector
+
+    return SchemaCollector
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
+    log = open(options.log, "a", encoding="utf-8") if options.log else None
+    progress = _Progress(log)
+    try:
+        results = build_indexes(
+            options.paths,
+            jobs=options.jobs,
+            format=options.format,
+            force=options.force,
+            recursive=not options.no_recursive,
+            collector_factory=_collector_factory(options),
+            progress=progress,
+        )
+    except FileNotFoundError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        progress.close()
+        if log is not None:
+            log.close()
+    failed = [result for result in results if result.status == "failed"]
+    built = sum(result.status == "built" for result in results)
+    print(f"{built} built, {len(results) - built - len(failed)} fresh, {len(failed)} failed")
+    for result in failed:
+        print(f"failed: {result.path}: {result.error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
