@@ -23,15 +23,21 @@ class Rows:
     """``payloads`` of n records; ``numbers`` (of the files in ``paths``) and ``records`` say where they
     stand."""
 
-    __slots__ = ("numbers", "paths", "payloads", "records")
+    __slots__ = ("numbers", "paths", "payloads", "records", "runs")
 
     def __init__(
-        self, payloads: BytesColumn, paths: Sequence[str], numbers: Int64Array, records: Int64Array
+        self,
+        payloads: BytesColumn,
+        paths: Sequence[str],
+        numbers: Int64Array,
+        records: Int64Array,
+        runs: tuple[Run, ...] = (),
     ) -> None:
         self.payloads = payloads
         self.paths = paths
         self.numbers = numbers
         self.records = records
+        self.runs = runs  # what they come from, where that is read forward
 
     @classmethod
     def of_run(cls, run: Run, paths: Sequence[str], number: int) -> Rows:
@@ -40,7 +46,7 @@ class Rows:
             (run.buffer,), (run.offsets + _HEADER).view(np.int64), run.lengths.view(np.int64)
         )
         records = np.arange(run.first, run.first + count * run.step, run.step, dtype=np.int64)
-        return cls(payloads, paths, np.broadcast_to(np.int64(number), (count,)), records)
+        return cls(payloads, paths, np.broadcast_to(np.int64(number), (count,)), records, (run,))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -48,6 +54,11 @@ class Rows:
     def locate(self, row: int) -> tuple[str, int]:
         """Path and record number of a row."""
         return self.paths[int(self.numbers[row])], int(self.records[row])
+
+    def check(self) -> None:
+        """Raise if a file has shrunk since it was looked at; to be called before payloads are read."""
+        for run in self.runs:
+            run.check()
 
     def views(self) -> list[memoryview]:
         """The payloads as read-only views that stay valid."""
@@ -69,7 +80,7 @@ class Rows:
         payloads = BytesColumn._trusted(
             column.buffers, column.offsets[start:stop], column.lengths[start:stop], ids
         )
-        return Rows(payloads, self.paths, self.numbers[start:stop], self.records[start:stop])
+        return Rows(payloads, self.paths, self.numbers[start:stop], self.records[start:stop], self.runs)
 
 
 def merge_rows(source: Iterable[Rows], size: int) -> Iterator[Rows]:
@@ -130,4 +141,5 @@ def _joined(parts: list[Rows]) -> Rows:
         parts[0].paths,
         np.concatenate([part.numbers for part in parts]),
         np.concatenate([part.records for part in parts]),
+        tuple(run for part in parts for run in part.runs),
     )

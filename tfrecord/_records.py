@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import CompressionError, CorruptRecordError, StaleIndexError, TFRecordError
-from indexer.files import DataFile
+from indexer.files import DataFile, is_url
 from indexer.framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,
@@ -153,6 +154,8 @@ class RecordStore:
                 return
             seek = (int(index.offsets[start]), start)
         path = self.paths[number]
+        if self._indexes[number] is not None and not is_url(path):
+            self._check_size(number, os.stat(path).st_size)
         yield from stream_records(
             path, self.options, self.policy, path=path, start=start, step=step, seek=seek
         )
@@ -265,12 +268,19 @@ class RecordStore:
                 raise spooled.error
             return spooled
         file = self._files.acquire(number)
-        if file.size != self.index(number).file_size:
+        try:
+            self._check_size(number, file.size)
+        except StaleIndexError:
             self._files.release(number)
-            index = self.index(number)
-            reason = f"the file had {index.file_size} bytes when it was opened, now it has {file.size}"
-            raise StaleIndexError(self.paths[number], index.index_path, reason)
+            raise
         return file
+
+    def _check_size(self, number: int, size: int) -> None:
+        """Positions that are known are of the file as it was; of another one they would mean nothing."""
+        index = self.index(number)
+        if size != index.file_size:
+            reason = f"the data had {index.file_size} bytes when positions were learned, now it has {size}"
+            raise StaleIndexError(self.paths[number], index.index_path, reason)
 
     def _release(self, number: int) -> None:
         if not self.compression(number):

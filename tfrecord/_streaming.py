@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.files import DataFile, is_url, open_data
 from indexer.framing import (
     HEADER_SIZE,
     VERIFY_ALL,
@@ -18,7 +20,7 @@ from indexer.framing import (
     corrupt_error,
     slices,
 )
-from indexer.streams import Chunk, iter_chunks
+from indexer.streams import Chunk, detect, iter_chunks
 from tfrecord._damage import DamagePolicy
 
 __all__ = ["ReadOptions", "Run", "stream_records"]
@@ -51,6 +53,12 @@ class Run(NamedTuple):
     lengths: UInt64Array
     first: int
     step: int
+    file: DataFile | None
+
+    def check(self) -> None:
+        """Raise if the mapped file has shrunk by now: reading on would kill the process."""
+        if self.file is not None and not self.file.closed:
+            self.file.check_size()
 
     def payloads(self) -> list[memoryview]:
         """Read-only views that keep the buffer alive."""
@@ -73,6 +81,36 @@ def stream_records(
     over, not checked, so that of several shards exactly one meets a damaged payload. ``seek``: (offset,
     number) of a record at or before ``start`` to begin the hop at.
     """
+    if isinstance(source, str) and options.mmap and options.compression_type in ("", "auto"):
+        file = open_plain(source, options.compression_type)
+        if file is not None:
+            with file:
+                yield from _stream(file, file, options, policy, path, start, step, seek)
+            return
+    yield from _stream(source, None, options, policy, path, start, step, seek)
+
+
+def open_plain(path: str, compression: str) -> DataFile | None:
+    """A plain local file, mapped; None for what is read as a stream."""
+    if is_url(path) or not os.path.isfile(path):
+        return None
+    file = open_data(path)
+    if file.mapped and (not compression or detect(bytes(file.view(0, min(file.size, 512)))) is None):
+        return file
+    file.close()
+    return None
+
+
+def _stream(
+    source: Any,
+    file: DataFile | None,
+    options: ReadOptions,
+    policy: DamagePolicy,
+    path: str,
+    start: int,
+    step: int,
+    seek: tuple[int, int],
+) -> Iterator[Run]:
     everything = (start, step) == (seek[1], 1)
     chunks = iter_chunks(
         source,
@@ -84,15 +122,23 @@ def stream_records(
     )
     for chunk in chunks:
         if everything:
-            yield Run(chunk.buffer, chunk.offsets, chunk.lengths, chunk.first_record, 1)
+            yield Run(chunk.buffer, chunk.offsets, chunk.lengths, chunk.first_record, 1, file)
             continue
         before = chunk.first_record - start
         skipped = -before if before < 0 else -before % step
         if skipped < len(chunk.offsets):
-            yield from _own(chunk, skipped, step, options.level, policy, path)
+            yield from _own(chunk, skipped, step, options.level, policy, path, file)
 
 
-def _own(chunk: Chunk, skipped: int, step: int, level: int, policy: DamagePolicy, path: str) -> Iterator[Run]:
+def _own(
+    chunk: Chunk,
+    skipped: int,
+    step: int,
+    level: int,
+    policy: DamagePolicy,
+    path: str,
+    file: DataFile | None,
+) -> Iterator[Run]:
     """The records of a hopped chunk that are asked for, checked."""
     offsets = np.ascontiguousarray(chunk.offsets[skipped::step])
     lengths = np.ascontiguousarray(chunk.lengths[skipped::step])
@@ -101,7 +147,7 @@ def _own(chunk: Chunk, skipped: int, step: int, level: int, policy: DamagePolicy
         bad = check_frames(chunk.buffer, offsets, lengths, verify=level)
         good = len(offsets) if bad is None else bad[0]
         if good:
-            yield Run(chunk.buffer, offsets[:good], lengths[:good], first, step)
+            yield Run(chunk.buffer, offsets[:good], lengths[:good], first, step, file)
         if bad is None:
             return
         place = chunk.base_offset + int(offsets[good])

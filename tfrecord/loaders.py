@@ -80,6 +80,7 @@ class _Source:
                 looked = True
                 warn_of_feature_lists(self.path, payloads[:SAMPLE])
             for place, payload in enumerate(payloads):
+                run.check()
                 try:
                     record = decode_record(payload, plan, sequence_plan, missing="error")
                 except LOCATED_ERRORS as error:
@@ -233,8 +234,10 @@ def multi_tfrecord_loader(
 
     Args:
         data_pattern, index_pattern: paths in which ``{}`` stands for the name of a split; other braces are
-        text. splits: name to weight, finite and not negative, at least one positive. A split of weight zero
-        is not opened. infinite: start a file again when it ends; else leave it out from then on.
+            text.
+        splits: name to weight, finite and not negative, at least one positive. A split of weight zero is not
+            opened.
+        infinite: start a file again when it ends; else leave it out from then on.
         shard: of each file, as in `tfrecord_iterator`.
         seed: makes the mix repeatable; None draws one. The global random generators are left alone.
 

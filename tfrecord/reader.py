@@ -204,6 +204,8 @@ class TFRecordReader:
         """Positions as users give them (list, array, mask, range, slice), as positions in the store."""
         if isinstance(positions, slice):
             found = np.arange(*positions.indices(len(self)), dtype=np.int64)
+        elif isinstance(positions, str | bytes) or not hasattr(positions, "__len__"):
+            raise TypeError(f"positions are integers, a slice or a mask, not {type(positions).__name__}")
         else:
             found = as_positions(positions, len(self), "records")
         return found if self._selection is None else self._selection[found]
@@ -285,6 +287,7 @@ class TFRecordReader:
         decoder, policy = self._decoder, self._store.policy
         for rows in self._rows():
             for row, payload in enumerate(rows.views()):
+                rows.check()
                 path, record = rows.locate(row)
                 try:
                     decoded = decoder.one(payload, path, record)
@@ -355,6 +358,7 @@ class TFRecordReader:
         for rows in merge_rows(self._rows(), size):
             if len(rows) < size and drop_last:
                 continue
+            rows.check()
             try:
                 batch = self._decoder.batch(rows.payloads, rows.locate, names, num_threads)
             except LOCATED_ERRORS as error:

@@ -1,0 +1,536 @@
+from __future__ import annotations
+
+import gzip
+import pickle
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer.build import build_index as build_plain_index
+from indexer.errors import (
+    FeatureKindError,
+    IndexFileError,
+    MissingFeatureError,
+    StaleIndexError,
+    TFRecordError,
+)
+from indexer.framing import frame_record
+from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord.example_pb2 import Example, SequenceExample
+from tfrecord.features import FixedLenFeature
+from tfrecord.reader import TFRecordReader, build_index
+
+
+def example(number: int) -> bytes:
+    message = Example()
+    features = message.features.feature
+    features["id"].int64_list.value.append(number)
+    features["name"].bytes_list.value.append(b"n%d" % number)
+    features["list"].float_list.value.extend([number / 2] * (number % 4))
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
+
+
+def sequence(number: int) -> bytes:
+    message = SequenceExample()
+    message.context.feature["id"].int64_list.value.append(number)
+    steps = message.feature_lists.feature_list["tokens"].feature
+    for step in range(number % 3):
+        steps.add().int64_list.value.extend([step, number])
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
+
+
+def write(path: Path, payloads: list[bytes]) -> Path:
+    data = b"".join(map(frame_record, payloads))
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    elif path.suffix == ".zz":
+        data = zlib.compress(data)
+    path.write_bytes(data)
+    return path
+
+
+def ids(records: Any) -> list[int]:
+    if isinstance(records, ColumnBatch):
+        return [row[0] for row in records["id"].to_list()]
+    return [int(record["id"][0]) for record in records]
+
+
+@pytest.fixture(params=["plain", "indexed", "text index", "pread", "gzip", "zlib", "indexed gzip", "many"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> TFRecordReader:
+    """Twenty records with ids 0 to 19, stored in all the ways there are."""
+    kind = request.param
+    payloads = [example(number) for number in range(20)]
+    if kind == "many":
+        for number, (start, stop) in enumerate([(0, 0), (0, 7), (7, 7), (7, 8), (8, 20), (20, 20)]):
+            suffix = ".gz" if number == 3 else ""
+            path = write(tmp_path / f"a-{number}.tfrecord{suffix}", payloads[start:stop])
+            if number % 2:
+                build_index(path)
+        return TFRecordReader(tmp_path)
+    suffix = ".gz" if "gzip" in kind else ".zz" if kind == "zlib" else ""
+    path = write(tmp_path / f"a.tfrecord{suffix}", payloads)
+    if kind.startswith("indexed"):
+        build_index(path)
+    if kind == "text index":
+        build_plain_index(path, tmp_path / "a.tfindex", format="text")
+    return TFRecordReader(path, mmap=kind != "pread")
+
+
+def test_every_record_at_every_position(reader: TFRecordReader) -> None:
+    assert len(reader) == 20
+    for position in [*range(20), *range(19, -1, -1), 7, 7]:
+        assert reader[position]["id"].tolist() == [position]
+        assert reader[position - 20]["id"].tolist() == [position]
+        assert bytes(reader.raw(position)) == example(position)
+    assert reader[np.int64(3)]["name"] == b"n3"
+    assert ids(reader) == list(range(20))
+    assert ids(reader) == list(range(20))  # again
+
+
+def test_columns_in_the_order_asked(reader: TFRecordReader) -> None:
+    asked = [5, 1, 5, -1, 0]
+    batch = reader.read(asked)
+    assert isinstance(batch, ColumnBatch)
+    assert ids(batch) == [5, 1, 5, 19, 0]
+    assert batch["name"].to_list() == [[b"n5"], [b"n1"], [b"n5"], [b"n19"], [b"n0"]]
+    assert batch["list"].to_list() == [[2.5], [0.5], [2.5], [9.5] * 3, []]
+    assert ids(reader[asked]) == ids(batch)
+    assert ids(reader[np.array(asked)]) == ids(batch)
+    assert ids(reader[3:17:4]) == [3, 7, 11, 15]
+    assert ids(reader[::-1]) == list(range(19, -1, -1))
+    mask = np.zeros(20, bool)
+    mask[[2, 9]] = True
+    assert ids(reader[mask]) == [2, 9]
+    assert ids(reader.read(range(4, 6))) == [4, 5]
+    assert reader.read([]).num_rows == 0
+    assert list(reader.read([1], columns=["id"])) == ["id"]
+    raw = reader.read_raw(asked)
+    assert isinstance(raw, BytesColumn)
+    assert raw.to_list() == [example(number) for number in (5, 1, 5, 19, 0)]
+
+
+def test_outside_the_range(reader: TFRecordReader) -> None:
+    for position in (20, -21):
+        for way in (
+            reader.__getitem__,
+            reader.raw,
+            lambda p: reader.read([0, p]),
+            lambda p: reader.read_raw([p]),
+        ):
+            with pytest.raises(
+                IndexError, match=f"position {position} is out of range: there are 20 records"
+            ):
+                way(position)
+    with pytest.raises(TypeError):
+        reader["id"]
+    with pytest.raises(TypeError):
+        reader.read([0.5])
+    with pytest.raises(IndexError, match="mask"):
+        reader.read([True, False])
+
+
+def test_batches(reader: TFRecordReader) -> None:
+    assert [ids(batch) for batch in reader.batches(8)] == [
+        list(range(8)),
+        list(range(8, 16)),
+        list(range(16, 20)),
+    ]
+    assert [ids(batch) for batch in reader.batches(8, drop_last=True)] == [list(range(8)), list(range(8, 16))]
+    assert [ids(batch) for batch in reader.batches(100)] == [list(range(20))]
+    assert [list(batch) for batch in reader.batches(20, ["id"])] == [["id"]]
+    shuffled = [ids(batch) for batch in reader.batches(8, shuffle=True, seed=1)]
+    assert [len(batch) for batch in shuffled] == [8, 8, 4]
+    assert sorted(sum(shuffled, [])) == list(range(20))
+    assert shuffled == [ids(batch) for batch in reader.batches(8, shuffle=True, seed=1)]
+    assert shuffled != [ids(batch) for batch in reader.batches(8, shuffle=True, seed=1, epoch=1)]
+    assert shuffled != [ids(batch) for batch in reader.batches(8, shuffle=True, seed=2)]
+    assert len(list(reader.batches(8, shuffle=True, drop_last=True))) == 2
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5])
+def test_bad_batch_size_fails_at_the_call(tmp_path: Path, size: int) -> None:
+    reader = TFRecordReader(write(tmp_path / "a", [example(0)]))
+    with pytest.raises(ValueError, match="batch_size is"):
+        reader.batches(size)
+
+
+def test_views_of_chosen_records(reader: TFRecordReader) -> None:
+    view = reader.select([5, 3, 3, -1])
+    assert len(view) == 4
+    assert ids(view) == [5, 3, 3, 19]
+    assert ids(view.read([3, 0])) == [19, 5]
+    assert view[1]["name"] == b"n3"
+    assert bytes(view.raw(-1)) == example(19)
+    assert [ids(batch) for batch in view.batches(3)] == [[5, 3, 3], [19]]
+    assert sorted(sum((ids(batch) for batch in view.batches(3, shuffle=True)), [])) == [3, 3, 5, 19]
+    assert ids(view.select([3, 1])) == [19, 3]
+    assert view.locate(0) == reader.locate(5)
+    assert ids(pickle.loads(pickle.dumps(view))) == [5, 3, 3, 19]
+    assert len(reader) == 20
+    assert ids(reader.select([])) == []
+
+
+def test_iter_file_streams_a_share(reader: TFRecordReader) -> None:
+    starts = reader.file_starts
+    assert starts[-1] == 20
+    for number in range(reader.num_files):
+        count = int(starts[number + 1] - starts[number])
+        for start in (0, 1, 3, 50):
+            for step in (1, 2, 3, 30):
+                found = [
+                    (place, bytes(payload))
+                    for place, payload in reader.iter_file(number, start=start, step=step)
+                ]
+                expected = range(start, count, step)
+                assert found == [(place, example(int(starts[number]) + place)) for place in expected]
+    with pytest.raises(IndexError, match="there are"):
+        reader.iter_file(reader.num_files)
+    with pytest.raises(ValueError, match="step at least 1"):
+        reader.iter_file(0, step=0)
+
+
+def test_it_pickles_without_handles(reader: TFRecordReader) -> None:
+    expected = list(reader.read_raw(range(20)))
+    data = pickle.dumps(reader)
+    assert len(data) < 5000
+    again = pickle.loads(data)
+    assert again.paths == reader.paths
+    assert list(again.read_raw(range(20))) == expected
+    assert ids(again) == list(range(20))
+
+
+def test_views_outlive_the_reader(reader: TFRecordReader) -> None:
+    views = [reader.raw(position) for position in range(20)]
+    column = reader.read_raw(range(20))
+    streamed = [payload for number in range(reader.num_files) for _, payload in reader.iter_file(number)]
+    reader.close()
+    for number, view in enumerate(views):
+        assert view.readonly
+        assert view == example(number) == column[number] == streamed[number]
+        with pytest.raises(TypeError):
+            view[0] = 1
+    assert reader[3]["id"].tolist() == [3]  # it opens again
+    reader.close()
+    reader.close()
+    del reader
+    assert views[19] == example(19)
+
+
+def test_several_threads_share_a_reader(reader: TFRecordReader) -> None:
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(30):
+                asked = rng.integers(0, 20, 5)
+                assert ids(reader.read(asked)) == asked.tolist()
+                position = int(asked[0])
+                assert reader[position]["id"].tolist() == [position]
+            assert ids(reader) == list(range(20))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_features_of_a_reader(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", [example(number) for number in range(8)])
+    reader = TFRecordReader(path, features={"id": FixedLenFeature((), "int32"), "list": "float"})
+    batch = reader.read([4, 2])
+    assert list(batch) == ["id", "list"]
+    assert batch["id"].tolist() == [4, 2]
+    assert batch["id"].dtype == np.int32
+    assert reader[3]["list"].tolist() == [1.5] * 3
+    assert reader[4]["list"].tolist() == []
+    with pytest.raises(KeyError, match="name"):
+        reader.read([0], columns=["name"])
+    with pytest.raises(KeyError, match="name"):
+        reader.batches(2, ["name"])
+
+
+def test_wrong_requests_name_key_file_and_record(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{i}", [example(4 * i + j) for j in range(4)]) for i in range(2)]
+    asking: dict[type[TFRecordError], dict[str, Any]] = {
+        FeatureKindError: {"name": "int"},
+        MissingFeatureError: {"nothing": FixedLenFeature((), "int64")},
+    }
+    for kind, features in asking.items():
+        reader = TFRecordReader(paths, features=features, on_error="skip")  # it is not skipped
+        key = next(iter(features))
+        for way in (
+            lambda r=reader: r[6],
+            lambda r=reader: r.read([6, 0]),
+            lambda r=reader: r.decode(r.read_raw([6]), [6]),
+        ):
+            with pytest.raises(kind) as caught:
+                way()
+            assert (caught.value.key, caught.value.path, caught.value.record) == (key, str(paths[1]), 2)
+            assert key in str(caught.value) and str(paths[1]) in str(caught.value)
+        for way in (lambda r=reader: list(r), lambda r=reader: list(r.batches(3))):
+            with pytest.raises(kind) as caught:
+                way()
+            assert (caught.value.key, caught.value.path, caught.value.record) == (key, str(paths[0]), 0)
+        assert reader.num_skipped == 0
+
+
+def test_record_types(tmp_path: Path) -> None:
+    examples = write(tmp_path / "e", [b"", example(1)])
+    assert TFRecordReader(examples).record_type == "example"
+    sequences = write(tmp_path / "s", [sequence(0), sequence(4)])
+    reader = TFRecordReader(sequences)
+    assert reader.record_type == "sequence_example"
+    context, lists = reader[1]
+    assert context["id"].tolist() == [4]
+    assert [step.tolist() for step in lists["tokens"]] == [[0, 4]]
+    batch = reader.read([1, 0])
+    assert isinstance(batch, SequenceBatch)
+    assert batch.context["id"].to_list() == [[4], [0]]
+    assert batch.feature_lists["tokens"].to_list() == [[[0, 4]], []]
+    assert [context["id"][0] for context, _ in reader] == [0, 4]
+
+    blobs = write(tmp_path / "b", [b"\xff\xff", b"x" * 40])
+    with pytest.warns(UserWarning, match="given as bytes"):
+        reader = TFRecordReader(blobs)
+        assert reader.record_type == "bytes"
+    assert list(reader) == [b"\xff\xff", b"x" * 40]
+    quiet = TFRecordReader(blobs, record_type="bytes")
+    assert quiet[1] == b"x" * 40
+    assert isinstance(quiet.read([1, 0]), BytesColumn)
+    assert quiet.read([1, 0]).to_list() == [b"x" * 40, b"\xff\xff"]
+    assert [batch.to_list() for batch in quiet.batches(1)] == [[b"\xff\xff"], [b"x" * 40]]
+    with pytest.raises(ValueError, match="no columns"):
+        quiet.read([0], columns=["a"])
+
+
+def test_an_empty_file_and_empty_records(tmp_path: Path) -> None:
+    empty = TFRecordReader(write(tmp_path / "empty", []))
+    assert (len(empty), list(empty), list(empty.batches(4))) == (0, [], [])
+    assert empty.record_type == "example"
+    assert empty.read([]).num_rows == 0
+    blank = TFRecordReader(write(tmp_path / "blank", [b"", b""]))
+    assert list(blank) == [{}, {}]
+    assert blank.read([1, 0]).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"record_type": "json"}, ValueError, "record_type is 'json'; it is one of auto, example"),
+        ({"on_error": "ignore"}, ValueError, "on_error is 'ignore'"),
+        ({"max_skips": -1}, ValueError, "max_skips is -1"),
+        ({"max_skips": "1"}, TypeError, "max_skips is '1'"),
+        ({"compression_type": "SNAPPY"}, ValueError, "GZIP"),
+        ({"features": {"a": "int31"}}, ValueError, "int64"),
+        ({"sequence_features": {"a": "int"}, "record_type": "example"}, ValueError, "need SequenceExamples"),
+        ({"features": ["a"], "record_type": "bytes"}, ValueError, "record_type is 'bytes'"),
+        ({"index": True}, TypeError, "index is True"),
+        ({"index": []}, ValueError, "0 indexes were given for 1 files"),
+        ({"index": "missing.tfindex"}, FileNotFoundError, "missing.tfindex"),
+    ],
+)
+def test_wrong_options_fail_at_construction(
+    tmp_path: Path, options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    path = write(tmp_path / "a", [example(0)])
+    with pytest.raises(kind, match=message):
+        TFRecordReader(path, **options)
+
+
+def test_missing_files_fail_at_construction(tmp_path: Path) -> None:
+    for paths in (tmp_path / "no", [tmp_path / "no"], tmp_path / "*.tfrecord", str(tmp_path / "no")):
+        with pytest.raises(FileNotFoundError):
+            TFRecordReader(paths)
+    with pytest.raises(ValueError, match="no paths"):
+        TFRecordReader([])
+
+
+def test_index_options(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tfrecord", [example(number) for number in range(5)])
+    assert not TFRecordReader(path).has_index
+    elsewhere = tmp_path / "there"
+    elsewhere.mkdir()
+    build_index(path, elsewhere / "a.tfrecord.tfindex")
+    for index in (elsewhere / "a.tfrecord.tfindex", [str(elsewhere / "a.tfrecord.tfindex")], elsewhere):
+        reader = TFRecordReader(path, index=index)
+        assert reader.has_index
+        assert ids(pickle.loads(pickle.dumps(reader)).read([4, 0])) == [4, 0]
+    assert not (tmp_path / "a.tfrecord.tfindex").exists()
+    assert ids(TFRecordReader(path, index="build").read([4, 0])) == [4, 0]
+    assert (tmp_path / "a.tfrecord.tfindex").exists()
+    assert TFRecordReader(path).has_index
+    assert not TFRecordReader(path, index=False).has_index
+    assert TFRecordReader(path, index=False).has_index is False
+    two = [path, write(tmp_path / "b.tfrecord", [example(9)])]
+    with pytest.raises(ValueError, match="one index was given for 2 files"):
+        TFRecordReader(two, index=elsewhere / "a.tfrecord.tfindex")
+    with pytest.raises(FileNotFoundError, match="no index of .*b.tfrecord"):
+        TFRecordReader(two, index=elsewhere)
+    assert ids(TFRecordReader(two, index=[elsewhere / "a.tfrecord.tfindex", None])) == [0, 1, 2, 3, 4, 9]
+
+
+def test_stale_and_damaged_indexes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tfrecord", [example(number) for number in range(5)])
+    sidecar = tmp_path / "a.tfrecord.tfindex"
+    build_index(path)
+    write(path, [example(number) for number in range(6)])
+    with pytest.raises(StaleIndexError) as caught:
+        TFRecordReader(path)
+    assert (caught.value.path, caught.value.index_path) == (str(path), str(sidecar))
+    assert "indexer build" in str(caught.value)
+    assert len(TFRecordReader(path, index=False)) == 6
+    assert len(TFRecordReader(path, index="build")) == 6
+    assert len(TFRecordReader(path)) == 6
+
+    sidecar.write_bytes(b"TFRINDEX" + bytes(50))
+    with pytest.raises(IndexFileError):
+        TFRecordReader(path)
+    with pytest.warns(UserWarning, match="being rebuilt"):
+        assert len(TFRecordReader(path, index="build")) == 6
+    assert len(TFRecordReader(path)) == 6
+
+
+def test_a_damaged_entry_is_refused_where_it_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tfrecord", [b"x" * 100] * 9)
+    built = build_index(path)
+    sidecar = tmp_path / "a.tfrecord.tfindex"
+    data = sidecar.read_bytes()
+    offsets = built.offsets.tobytes()
+    at = data.index(offsets)
+    moved = built.offsets.copy()
+    moved[4] = moved[5]  # another good frame of the same length
+    sidecar.write_bytes(data[:at] + moved.tobytes() + data[at + len(offsets) :])
+    for mmap in (True, False):
+        reader = TFRecordReader(path, record_type="bytes", mmap=mmap)
+        assert bytes(reader.raw(0)) == b"x" * 100
+        for way in (
+            reader.raw,
+            reader.__getitem__,
+            lambda p, r=reader: r.read([0, p]),
+            lambda p, r=reader: r.read_raw([p]),
+        ):
+            with pytest.raises(IndexFileError) as caught:
+                way(4)
+            assert (caught.value.path, caught.value.index_path) == (str(path), str(sidecar))
+
+
+def test_build_falls_back_to_memory_where_it_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.tfrecord", [example(number) for number in range(5)])
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise PermissionError(13, "Permission denied", "a.tfrecord.tfindex")
+
+    monkeypatch.setattr("tfrecord._indexes.build_index", refuse)
+    with pytest.warns(UserWarning, match="kept in memory"):
+        reader = TFRecordReader(path, index="build")
+    assert ids(reader.read([4, 1])) == [4, 1]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_larger_spool_than_allowed_says_what_to_do(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.gz", [b"x" * 1000] * 50)
+    reader = TFRecordReader(path, record_type="bytes", max_spool_bytes=10_000)
+    assert len(reader) == 50  # counting needs no space
+    assert len(list(reader)) == 50
+    for way in (lambda: reader[0], lambda: reader.read([0, 1])):
+        with pytest.raises(TFRecordError, match="max_spool_bytes=10000"):
+            way()
+    two = [path, write(tmp_path / "b.gz", [b"x" * 1000] * 50)]
+    both = TFRecordReader(two, record_type="bytes", max_spool_bytes=60_000)
+    assert both[0] == b"x" * 1000
+    with pytest.raises(TFRecordError, match="b.gz.*max_spool_bytes"):
+        both[99]
+    assert both[49] == b"x" * 1000
+
+
+def test_random_positions_near_and_far_without_a_map(tmp_path: Path) -> None:
+    payloads = [bytes([number]) * (40_000 if number % 3 == 0 else 5) for number in range(60)]
+    reader = TFRecordReader(write(tmp_path / "a", payloads), record_type="bytes", mmap=False)
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 10, 60, 200):
+        asked = rng.integers(0, 60, size)
+        assert reader.read(asked).to_list() == [payloads[position] for position in asked]
+
+
+def test_where_chooses_by_an_index_column(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{i}.tfrecord", [example(4 * i + j) for j in range(4)]) for i in range(3)]
+    with pytest.raises(KeyError, match="no column 'id'.*build_index"):
+        TFRecordReader(paths).where(id=3)
+    for path in paths:
+        build_index(path, columns=["id", "name"])
+    reader = TFRecordReader(paths)
+    assert reader.index.columns["id"].tolist() == list(range(12))
+    assert sorted(reader.index.columns) == ["id", "name"]
+    assert reader.where(id=3).tolist() == [3]
+    assert reader.where(id=[3, 11, 99]).tolist() == [3, 11]
+    assert reader.where(id=[]).tolist() == []
+    assert reader.where(id=lambda column: column % 5 == 0).tolist() == [0, 5, 10]
+    assert reader.where(name=b"n7").tolist() == reader.where(name="n7").tolist() == [7]
+    assert reader.where({"id": [1, 2, 3]}, name=["n2", "n8"]).tolist() == [2]
+    assert ids(reader.select(reader.where(id=[11, 2]))) == [2, 11]
+    assert reader.select([8, 3]).where(id=3).tolist() == [1]
+    assert reader.where(id=3).dtype == np.int64
+    with pytest.raises(TypeError, match="'id'"):
+        reader.where(id="3")
+    with pytest.raises(ValueError, match="bool array"):
+        reader.where(id=lambda column: column)
+
+
+def test_every_feature_is_dense_where_the_schema_of_all_data_says_so(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{i}.tfrecord", [example(4 * i + j) for j in range(4)]) for i in range(2)]
+    ragged = TFRecordReader(paths).read([5, 0])
+    assert ragged["id"].to_list() == [[5], [0]]
+    for path in paths:
+        build_index(path)
+    reader = TFRecordReader(paths)
+    batch = reader.read([5, 0])
+    assert batch["id"].reshape(-1).tolist() == [5, 0]
+    assert isinstance(batch["id"], np.ndarray)
+    assert batch["list"].to_list() == [[2.5], []]
+    assert [b["id"].reshape(-1).tolist() for b in reader.batches(5)] == [[0, 1, 2, 3, 4], [5, 6, 7]]
+    assert reader[5]["id"].tolist() == [5]
+    one = TFRecordReader([paths[0], write(tmp_path / "late.tfrecord", [example(9)])])
+    assert one.read([0])["id"].to_list() == [[0]]  # one file has no schema
+
+
+def test_schema_with_and_without_an_index(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{i}.tfrecord", [example(4 * i + j) for j in range(4)]) for i in range(2)]
+    sampled = TFRecordReader(paths).schema
+    for path in paths:
+        build_index(path)
+    stored = TFRecordReader(paths).schema
+    for schema in (sampled, stored):
+        assert sorted(schema) == ["id", "list", "name"]
+        assert (schema["id"].kind, schema["id"].num_present) == ("int64", 8)
+        assert (schema["list"].kind, schema["list"].min_length, schema["list"].max_length) == ("float", 0, 3)
+        assert schema["list"].shape is None
+        assert schema["name"].kind == "bytes"
+
+
+def test_repr_names_the_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tfrecord", [example(0)])
+    assert "a.tfrecord" in repr(TFRecordReader(path))
+    two = TFRecordReader([path, path])
+    assert "1 more" in repr(two)
+    assert len(two) == 2
+    assert "2 records" in repr(two)
+
+
+def test_a_reader_is_a_random_access_data_source(tmp_path: Path) -> None:
+    """What Grain asks of one: len, [i] with any integer type, a repr without an address."""
+    reader = TFRecordReader(write(tmp_path / "a", [example(number) for number in range(3)]))
+    assert [int(reader[np.int32(i)]["id"][0]) for i in range(len(reader))] == [0, 1, 2]
+    assert " at 0x" not in repr(reader)
