@@ -98,7 +98,7 @@ class EpochDataset(IterableDataset[Any]):
 
     @abstractmethod
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
-        """One consumer's items after the first `skip`, where places cannot be reached, and which is the last."""
+        """Where places cannot be reached: one consumer's items after the first `skip`, and which is last."""
 
     def window(self) -> int:
         """Places worked out at a time."""
@@ -126,7 +126,8 @@ class EpochDataset(IterableDataset[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass epoch `epoch`, also in running workers.
 
-        It starts from its beginning, unless it is the epoch of a state just loaded: then where that state says.
+        It starts from its beginning, unless it is the epoch of a state just loaded: then where that state
+            says.
         """
         number = operator.index(epoch)
         if number < 0:
@@ -135,7 +136,7 @@ class EpochDataset(IterableDataset[Any]):
         self._current = None
 
     def __iter__(self) -> Iterator[Any]:
-        """The next epoch's items for this rank and worker. The epoch begins (and counts) with the first item."""
+        """The next epoch's items for this rank and worker; it begins (and counts) with the first item."""
         self._current = _Pass(self, self._passes)
         self._passes += 1
         return self._current
@@ -161,12 +162,12 @@ class EpochDataset(IterableDataset[Any]):
     def state_dict(self) -> dict[str, Any]:
         """How far this dataset was read, as a small JSON-able dict; `load_state_dict` goes on from there.
 
-        It holds `epoch` and `position`, the number of items (records, or batches with `batch_size`) that all ranks
-        together have taken, each as many as this one. A state at the end of an epoch is that of the next one's
-        start. One rank's state serves all ranks, also another number of them.
+        It holds `epoch` and `position`, the number of items (records, or batches with `batch_size`) that all
+        ranks together have taken, each as many as this one. A state at the end of an epoch is that of the
+        next one's start. One rank's state serves all ranks, also another number of them.
 
-        While plain DataLoader workers read, this process cannot know what the loop has consumed, and RuntimeError
-        says so: use `state_at`, or torchdata's StatefulDataLoader, which asks the workers.
+        While plain DataLoader workers read, this process cannot know what the loop has consumed, and
+        RuntimeError says so: use `state_at`, or torchdata's StatefulDataLoader, which asks the workers.
         """
         rank, world_size = self._ranks()
         options = self.describe()
@@ -176,7 +177,7 @@ class EpochDataset(IterableDataset[Any]):
             return self._worker_state(info, options, rank, world_size)
         if self._counter.read_by_workers():
             raise RuntimeError(
-                "DataLoader workers read this dataset, and only the loop knows what it has consumed of it: use "
+                "DataLoader workers read this dataset, and only the loop knows what it has consumed: use "
                 "dataset.state_at(epoch, position), or torchdata's StatefulDataLoader"
             )
         if current is None or current.start is None:
@@ -192,7 +193,9 @@ class EpochDataset(IterableDataset[Any]):
         more = {"rank_done": True} if done else {}
         return full_state(Start(current.start.epoch, at), options, rank, world_size, **more)
 
-    def _stream_state(self, current: _Pass, options: dict[str, Any], rank: int, world_size: int) -> dict[str, Any]:
+    def _stream_state(
+        self, current: _Pass, options: dict[str, Any], rank: int, world_size: int
+    ) -> dict[str, Any]:
         assert current.start is not None
         if current.at_end:
             return full_state(Start(current.start.epoch + 1), options, rank, world_size)
@@ -213,10 +216,10 @@ class EpochDataset(IterableDataset[Any]):
         return full_state(start, options, rank, world_size, **more, taken=taken, done=done)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state says, with the next pass; it may come from another process, rank or worker count.
+        """Go on where a state says, with the next pass; it may come from another process or rank count.
 
-        Raises ValueError for a state of another seed, data or option, naming what differs, and for one that this
-        number of ranks or workers cannot go on from, with the reason.
+        Raises ValueError for a state of another seed, data or option, naming what differs, and for one that
+        this number of ranks or workers cannot go on from, with the reason.
         """
         check_state(state, self.describe())
         rank, world_size = self._ranks()
@@ -228,8 +231,8 @@ class EpochDataset(IterableDataset[Any]):
             worker, num_workers, taken = fields
             if info is None or (info.id, info.num_workers) != (worker, num_workers):
                 raise ValueError(
-                    f"this is the state of worker {worker} of {num_workers}, for a StatefulDataLoader with as many "
-                    "workers; for another number make a state of what the loop has consumed: "
+                    f"this is the state of worker {worker} of {num_workers}, for a StatefulDataLoader with as "
+                    "many workers; for another number make a state of what the loop has consumed: "
                     "dataset.state_at(epoch, position)"
                 )
             start = Start(int(state["epoch"]), int(state["position"]), int(state.get("layout", 0)))
@@ -248,16 +251,17 @@ class EpochDataset(IterableDataset[Any]):
         """ValueError where a state needs the number of ranks that it was made with."""
         if not self.positioned and state["world_size"] != world_size and state["position"]:
             raise ValueError(
-                f"the state was made with {state['world_size']} ranks, here are {world_size}: compressed files without "
-                "an index are dealt by rank and worker and cannot be resumed on another number; build an index"
+                f"the state was made with {state['world_size']} ranks, here are {world_size}: compressed "
+                "files without an index are dealt by rank and worker and cannot be resumed on another number; "
+                "build an index"
             )
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state after `position` items of `epoch` were taken, as the training loop counts them.
 
-        Items are what the dataset yields (records, or batches with `batch_size`), over all ranks: on each of R
-        ranks that have taken k items it is `k * R`. For loops over a DataLoader with workers, whose prefetched
-        items were not consumed. Raises ValueError where there are not that many items.
+        Items are what the dataset yields (records, or batches with `batch_size`), over all ranks: on each of
+        R ranks that have taken k items it is `k * R`. For loops over a DataLoader with workers, whose
+        prefetched items were not consumed. Raises ValueError where there are not that many items.
         """
         number, place = operator.index(epoch), operator.index(position)
         if not self.positioned:
@@ -327,7 +331,12 @@ class _Pass:
         if not dataset.positioned:
             return self._from_stream(consumer)
         self.share = Share(
-            dataset.num_units(), rank, world_size, consumer.worker, consumer.num_workers, dataset.split,
+            dataset.num_units(),
+            rank,
+            world_size,
+            consumer.worker,
+            consumer.num_workers,
+            dataset.split,
             self.start.position,
         )
         return self._from_places(self.share)
@@ -361,11 +370,13 @@ class _Pass:
         assert self.start is not None
         if self.start.layout and self.start.layout != consumer.num_workers:
             raise ValueError(
-                f"the state was made without workers, here are {consumer.num_workers}: compressed files without "
-                "an index are dealt by worker and cannot be resumed on another number; build an index"
+                f"the state was made without workers, here are {consumer.num_workers}: compressed files "
+                "without an index are dealt by worker and cannot be resumed on another number; build an index"
             )
         self.taken = max(self.taken, self.start.position)
-        for item, last in self.dataset.stream(self.dataset.state_epoch(self.start.epoch), consumer, self.taken):
+        for item, last in self.dataset.stream(
+            self.dataset.state_epoch(self.start.epoch), consumer, self.taken
+        ):
             self.taken += 1
             self.at_end = last
             if item is not DROPPED:

@@ -1,4 +1,4 @@
-"""Which rank this process is, found late: when a dataset is read or handed to a worker, not when it is made."""
+"""Which rank this process is, found when a dataset is read or handed to a worker, not when it is made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def _checked(rank: Any, world_size: Any, source: str) -> tuple[int, int]:
     try:
         rank, world_size = operator.index(rank), operator.index(world_size)
     except TypeError:
-        raise TypeError(f"rank and world_size ({source}) are integers, got {rank!r} and {world_size!r}") from None
+        raise TypeError(
+            f"rank and world_size ({source}) are integers, got {rank!r} and {world_size!r}"
+        ) from None
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must be 0 .. world_size - 1, got rank {rank} of {world_size} ({source})")
     return rank, world_size
@@ -50,7 +52,9 @@ class RankResolver:
         if (rank is None) != (world_size is None):
             raise ValueError("give rank and world_size both, or neither")
         self._given = None if rank is None else _checked(rank, world_size, "as given")
-        self._handed: tuple[int, int, int] | None = None  # what the process with this pid found for its workers
+        self._handed: tuple[int, int, int] | None = (
+            None  # what the process with this pid found for its workers
+        )
 
     def __call__(self) -> tuple[int, int]:
         """(rank, world size) now."""
@@ -65,7 +69,8 @@ class RankResolver:
         return _from_environment() or (0, 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker has no process group; a spawned rank is to find its own place (no worker: not used).
+        # A spawned worker has no process group; a spawned rank is to find its own place (no worker: not
+        # used).
         return {"_given": self._given, "_handed": (os.getpid(), *self())}
 
 

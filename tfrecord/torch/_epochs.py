@@ -1,9 +1,9 @@
 """Which epoch a pass is: a counter that a dataset shares with the worker processes that read it.
 
-A DataLoader never tells a dataset that an epoch begins. Its workers are copies in other processes: new ones for
-each pass, or the same ones asked again. So the count lies in memory that all of them map. One small region serves
-all datasets of a process and costs it two file descriptors. A worker that starts a pass looks whether another worker
-of the same pass was there before; if not, it takes the next epoch for all of them.
+A DataLoader never tells a dataset that an epoch begins. Its workers are copies in other processes: new ones
+for each pass, or the same ones asked again. So the count lies in memory that all of them map. One small
+region serves all datasets of a process and costs it two file descriptors. A worker that starts a pass looks
+whether another worker of the same pass was there before; if not, it takes the next epoch for all of them.
 """
 
 from __future__ import annotations
@@ -65,9 +65,13 @@ class PassKey(NamedTuple):
 
     @classmethod
     def of_worker(cls, info: Any, number: int) -> PassKey:
-        identity = current_process()._identity  # type: ignore[attr-defined]
+        identity = current_process()._identity
         return cls(
-            info.seed - info.id, number, info.id, info.num_workers, (identity[-1] if identity else 0) - info.id
+            info.seed - info.id,
+            number,
+            info.id,
+            info.num_workers,
+            (identity[-1] if identity else 0) - info.id,
         )
 
 
@@ -154,12 +158,13 @@ class EpochCounter:
     that one is the same counter.
     """
 
-    def __init__(self, start: Start = Start(0)) -> None:
+    def __init__(self, start: Start | None = None) -> None:
         self._attach(*_new_slot())
+        first = start or Start(0)
         with self._region.locked(self._slot) as words:
             words[:] = 0
-            words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
-            words[_LOADED] = start.position > 0
+            words[_EPOCH], words[_POSITION], words[_LAYOUT] = first
+            words[_LOADED] = first.position > 0
 
     def _attach(self, region: _Region, slot: int) -> None:
         self._region, self._slot = region, slot
@@ -215,7 +220,7 @@ class EpochCounter:
                 _set_bit(found[_DONE:], key.worker)
 
     def all_done(self, key: PassKey) -> bool:
-        """Whether all workers of a restored pass noted that they were done: then it is the next epoch's turn."""
+        """Whether all workers of a restored pass were done: then it is the next epoch's turn."""
         with self._region.locked(self._slot) as words:
             found = self._find(words, key, joined=True)
             return found is not None and all(_bit(found[_DONE:], worker) for worker in range(key.num_workers))
@@ -233,7 +238,7 @@ class EpochCounter:
             return not said
 
     def _find(self, words: Any, key: PassKey, *, joined: bool = False) -> Any:
-        """The recent pass that a worker belongs to: of its set of workers, started with it, joined once each."""
+        """The recent pass that a worker belongs to: of its set of workers, each joining once."""
         for i in range(_RECENT):
             found = words[_HEAD + i * _PASS_WORDS : _HEAD + (i + 1) * _PASS_WORDS]
             same = found[_STATE] and found[_SEED] == key.seed and found[_NUMBER] == key.number
@@ -252,7 +257,7 @@ class EpochCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         # While a process is being started, the copy is for that process: it shares the slot.
-        shared = (self._region.path, self._slot) if get_spawning_popen() is not None else None  # type: ignore[no-untyped-call]
+        shared = (self._region.path, self._slot) if get_spawning_popen() is not None else None
         return {"start": tuple(self.peek()), "shared": shared}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -33,8 +33,8 @@ class WorkerError(Exception):
 class _Carrier(type):
     """The type of a worker's error, with the error packed in.
 
-    A DataLoader sends only an error's type and a text to the main process and calls the type with the text there.
-    The result of this call is the worker's error itself, with its path, record and offset.
+    A DataLoader sends only an error's type and a text to the main process and calls the type with the text
+    there. The result of this call is the worker's error itself, with its path, record and offset.
     """
 
     packed: bytes
@@ -45,12 +45,12 @@ class _Carrier(type):
         return error
 
 
-def _make(name: str, packed: bytes) -> _Carrier:
+def _make(name: str, packed: bytes) -> Any:
     base = type(pickle.loads(packed))
     return _Carrier(name, (base,), {"packed": packed, "__module__": base.__module__})
 
 
-copyreg.pickle(_Carrier, lambda cls: (_make, (cls.__name__, cls.packed)))  # type: ignore[arg-type, return-value]
+copyreg.pickle(_Carrier, lambda cls: (_make, (cls.__name__, cls.packed)))
 
 
 def for_loader(error: TFRecordError) -> TFRecordError:

@@ -23,9 +23,9 @@ class TFRecordMapDataset(Dataset[Any]):
 
     Args: as in `TFRecordDataset`. `transform` is called with each record.
 
-    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel where all features
-    are dense (`FixedLenFeature`). Compressed files are spooled to temporary space first, in every worker, unless an
-    index tells their records' number; build an index.
+    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel where all
+    features are dense (`FixedLenFeature`). Compressed files are spooled to temporary space first, in every
+    worker, unless an index tells their records' number; build an index.
     """
 
     def __init__(
@@ -88,7 +88,9 @@ class TFRecordMapDataset(Dataset[Any]):
             batch = source.decode_batch(rows)
             if isinstance(batch, ColumnBatch):
                 records: list[Any] = dense_records(batch)
-                return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(records)]
+                return [
+                    self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(records)
+                ]
         out = []
         for row in range(count):
             path, record = rows.locate(row)

@@ -32,12 +32,13 @@ class MultiTFRecordDataset(EpochDataset):
         data_pattern: a path with `{}` where the name of a split belongs; it may name a file, glob or folder.
         index_pattern: the same for index files; None is the sidecars, where there are such.
         splits: names to weights: finite, not negative, one positive. A split of weight 0 is not opened.
-        infinite: True: each draw is by the weights, and a source begins again when it ends. False: every record
-            comes exactly once; each draw is by weight x share remaining, so the mix thins out evenly.
+        infinite: True: each draw is by the weights, and a source begins again when it ends. False: every
+            record comes exactly once; each draw is by weight x share remaining, so the mix thins out evenly.
         The other arguments: as in `TFRecordDataset`. With `batch_size` a batch is mixed too.
 
-    An epoch's mix is one sequence, worked out alike by all ranks and workers; empty sources are left out, and a mix
-    of nothing but such ends. A mid-epoch state goes on with any number of workers, but the same number of ranks.
+    An epoch's mix is one sequence, worked out alike by all ranks and workers; empty sources are left out,
+    and a mix of nothing but such ends. A mid-epoch state goes on with any number of workers, but the same
+    number of ranks.
     """
 
     def __init__(
@@ -127,11 +128,13 @@ class MultiTFRecordDataset(EpochDataset):
         """A mix of datasets, readers or paths.
 
         Args:
-            datasets: `TFRecordDataset`s (each with its own features, shuffle and transform; with `batch_size` of their
-                own, their batches are mixed), `TFRecordReader`s, or paths, globs and folders.
+            datasets: `TFRecordDataset`s (each with its own features, shuffle and transform; with
+                `batch_size` of their own, their batches are mixed), `TFRecordReader`s, or paths, globs and
+                folders.
             weights: one a dataset. One of weight 0 is not opened.
             transform: called with each item after its dataset's own.
-            batch_size: batches mixed of all; the datasets then have the same features and no transform or batch size.
+            batch_size: batches mixed of all; the datasets then have the same features and no transform or
+                batch size.
             **source_options: arguments of `TFRecordDataset` for those given as readers or paths.
         """
         if len(datasets) != len(weights):
@@ -159,11 +162,17 @@ class MultiTFRecordDataset(EpochDataset):
             if dataset.split != "exact":
                 raise ValueError("the mix deals to the ranks: leave the datasets' own split at 'exact'")
             if batch_size is not None and (dataset.batch_size is not None or own.transform is not None):
-                raise ValueError("a mix with batch_size needs datasets without batch_size and transform of their own")
+                raise ValueError(
+                    "a mix with batch_size needs datasets without batch_size and transform of their own"
+                )
             both = own.transform or transform
             if own.transform is not None and transform is not None:
                 both = _Both(own.transform, transform, own.drop_none)
-            finishes.append(own._replace(transform=both, mark_padding=split == "pad", drop_none=drop_none or own.drop_none))
+            finishes.append(
+                own._replace(
+                    transform=both, mark_padding=split == "pad", drop_none=drop_none or own.drop_none
+                )
+            )
         self._set(made, kept, infinite, finish, finishes)
         return self
 
@@ -222,10 +231,10 @@ class MultiTFRecordDataset(EpochDataset):
         if self.batch_size is None:
             rest = with_last(itertools.islice(payloads, skip, None))
             return ((self._decoded(*payload), last) for payload, last in rest)
-        rest = ((where[1], record, payload) for where, record, payload in payloads)
+        untagged = ((where[1], record, payload) for where, record, payload in payloads)
         return payload_batches(
             self.datasets[0].source,
-            itertools.islice(rest, skip * self.batch_size, None),
+            itertools.islice(untagged, skip * self.batch_size, None),
             self.batch_size,
             self.drop_last,
             self.finish,
@@ -269,8 +278,8 @@ class MultiTFRecordDataset(EpochDataset):
     def _check_world(self, state: dict[str, Any], world_size: int) -> None:
         if state["world_size"] != world_size and state["position"]:
             raise ValueError(
-                f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: a mix goes on "
-                "with the ranks it was begun with, among which its weights were kept; start another epoch"
+                f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: a mix "
+                "goes on with the ranks it was begun with, among which its weights were kept; start another epoch"
             )
 
 
@@ -351,7 +360,9 @@ class _MixedBatches(_Mixed):
         assert size is not None
         starts = units * size
         ends = np.minimum(starts + size, len(self.mix))
-        places = np.concatenate([np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
+        places = np.concatenate(
+            [np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        )
         sources, draws = self.mix.draws(places)
         positions = np.empty(len(places), np.int64)
         ahead = {}
@@ -384,6 +395,7 @@ class _MixedBatches(_Mixed):
         within = np.concatenate([np.arange(len(part.payloads)) for part in parts])[order]
 
         def locate(row: int) -> tuple[str, int]:
-            return parts[int(owner[row])].locate(int(within[row]))
+            place: tuple[str, int] = parts[int(owner[row])].locate(int(within[row]))
+            return place
 
         return Rows(joined, locate)

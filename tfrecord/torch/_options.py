@@ -88,13 +88,13 @@ def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
         return
     if drop_none or any(source.skips for source in sources):
         raise ValueError(
-            f"split={split!r} promises equal shares, which records dropped by drop_none or on_error would break"
+            f"split={split!r} promises equal shares, but drop_none and on_error may leave records out"
         )
     for source in sources:
         if not source.positioned:
             raise ValueError(
-                f"split={split!r} needs the number of records, and {source.reader.paths[0]} is compressed and has no "
-                "index: build an index (python -m indexer build PATH)"
+                f"split={split!r} needs the number of records, and {source.reader.paths[0]} is compressed "
+                "and has no index: build an index (python -m indexer build PATH)"
             )
 
 

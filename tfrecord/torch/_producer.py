@@ -33,7 +33,8 @@ BoolArray = npt.NDArray[np.bool_]
 Fetch = Callable[[Int64Array], Rows]
 
 PADDING = "is_padding"
-# Places worked out at a time: enough that the order costs little, few enough that the first item comes at once.
+# Places worked out at a time: enough that the order costs little, few enough that the first item comes at
+# once.
 WINDOW = 8192
 _FIRST_CHUNK, _CHUNK = 16, 256
 # What the system is told ahead of the reading, at most: bytes and records.
@@ -96,12 +97,16 @@ def _marked(item: Any, flag: Any) -> Any:
     if not isinstance(item, dict):
         item = {"record": item}
     if PADDING in item:
-        raise ValueError(f"the records have a feature {PADDING!r}, the name of split='pad''s mark: leave it out")
+        raise ValueError(
+            f"the records have a feature {PADDING!r}, the name of split='pad''s mark: leave it out"
+        )
     item[PADDING] = flag
     return item
 
 
-def produce_records(source: Source, order: Order, places: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
+def produce_records(
+    source: Source, order: Order, places: Int64Array, padding: BoolArray, finish: Finish
+) -> Iterator[Any]:
     """The records at these places, one item each (DROPPED for one that is left out)."""
     source.prepare()
     positions = order.positions(places)
@@ -124,7 +129,7 @@ def produce_records(source: Source, order: Order, places: Int64Array, padding: B
 
 
 def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
-    """As above where damaged records are skipped: which of several are missing cannot be told, so one at a time."""
+    """As above where damaged records are skipped: of several, it is not told which are missing."""
     for i in range(len(positions)):
         rows = source.fetch(positions[i : i + 1])
         if not len(rows.payloads):
@@ -142,7 +147,9 @@ def produce_batches(
     source.prepare()
     starts = units * batch_size
     ends = np.minimum(starts + batch_size, len(order))
-    places = np.concatenate([np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)] or [units])
+    places = np.concatenate(
+        [np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)] or [units]
+    )
     positions = order.positions(places)
     splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
     ahead = Readahead(source, positions)

@@ -16,8 +16,8 @@ def shuffle_payloads(
 ) -> Iterator[tuple[Any, int, Any]]:
     """Each payload comes out of those that wait, drawn at random.
 
-    At most `size` wait, and at most `most_bytes` bytes (but one payload always may). Payloads are copied, so that the
-    buffers they were read in are not kept.
+    At most `size` wait, and at most `most_bytes` bytes (but one payload always may). Payloads are copied, so
+    that the buffers they were read in are not kept.
     """
     held: list[tuple[Any, int, Any]] = []
     total = 0

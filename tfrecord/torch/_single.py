@@ -32,38 +32,42 @@ _CHUNK = 256
 
 
 class TFRecordDataset(EpochDataset):
-    """Records of TFRecord files as an iterable dataset: each exactly once an epoch, over all ranks and workers.
+    """Records of TFRecord files, each exactly once an epoch over all ranks and workers.
 
     Args:
         data_path: a path, a list, a glob or a folder, or a `TFRecordReader`.
-        index_path: None is the sidecar beside each file, where there is one (else frames are hopped); or a path,
-            a list of one a file, a folder, or False.
+        index_path: None is the sidecar beside each file, where there is one (else frames are hopped); or a
+            path, a list of one a file, a folder, or False.
         description: the features to read: names, or names to types (`"byte"`, `"int"`, `"float"`) or specs. A
             named feature that a record lacks is a KeyError, unless the description holds a `VarLenFeature`.
         shuffle_queue_size: shuffle through a queue of so many records.
-        transform: called with each record (or batch) after the shuffle, in the worker; what it returns is given out.
+        transform: called with each record (or batch) after the shuffle, in the worker; what it returns is
+            given out.
         sequence_description: the feature lists of SequenceExamples; items are then pairs (context, lists).
         compression_type: None looks at the content.
         features: another name for `description`.
-        shuffle: False; True is a permutation of all records; "block" one that keeps to neighbourhoods (blocks of
-            1,024, mixed in groups of 8), for disks that dislike random reads.
+        shuffle: False; True is a permutation of all records; "block" one that keeps to neighbourhoods
+            (blocks of 1,024, mixed in groups of 8), for disks that dislike random reads.
         seed: the order of an epoch is a function of (seed, epoch) alone. None draws one (one rank only).
         rank, world_size: this process's; default torch.distributed's, else the launcher's environment.
-        split: what happens where ranks get unequal numbers of items: "exact" leaves it so, "drop" leaves out the last
-            ones, "pad" repeats some, marked by `is_padding` (a key of every record, a bool per row of batches).
-        batch_size: give out batches of so many records as dicts of tensors (use `DataLoader(batch_size=None)`).
+        split: what happens where ranks get unequal numbers of items: "exact" leaves it so, "drop" leaves out
+            the last ones, "pad" repeats some, marked by `is_padding` (a key of every record, a bool per row
+            of batches).
+        batch_size: give out batches of so many records as dicts of tensors (use
+            `DataLoader(batch_size=None)`).
         drop_last: leave out a last batch that is not full.
-        ragged: how a batch holds ragged columns: "ragged" (`values` and `row_splits`), "pad" (with `x_mask`) or
-            "nested".
+        ragged: how a batch holds ragged columns: "ragged" (`values` and `row_splits`), "pad" (with `x_mask`)
+            or "nested".
         on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records.
         reshuffle_each_epoch: False gives every epoch the order of epoch 0.
-        shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a queue
-            holds positions only.)
+        shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a
+            queue holds positions only.)
         drop_none: leave out what the transform returns None for.
         **reader_options: `record_type`, `verify`, `mmap`, `max_spool_bytes` of `TFRecordReader`.
 
-    Each pass is the next epoch, also through a DataLoader. It pickles, and opens files only where they are read.
-    Raises ValueError or TypeError for options that are not as said, FileNotFoundError where nothing is there.
+    Each pass is the next epoch, also through a DataLoader. It pickles, and opens files only where they are
+    read. Raises ValueError or TypeError for options that are not as said, FileNotFoundError where nothing is
+    there.
     """
 
     def __init__(
@@ -174,8 +178,8 @@ class TFRecordDataset(EpochDataset):
             self.source.prepare()
             rest = with_last(itertools.islice(payloads, skip, None))
             return ((self.decode(*payload), last) for payload, last in rest)
-        rest = itertools.islice(payloads, skip * self.batch_size, None)
-        return payload_batches(self.source, rest, self.batch_size, self.drop_last, self.finish)
+        wanted = itertools.islice(payloads, skip * self.batch_size, None)
+        return payload_batches(self.source, wanted, self.batch_size, self.drop_last, self.finish)
 
     def decode(self, path: str, record: int, payload: Any, finish: Finish | None = None) -> Any:
         """A payload as an item."""

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from indexer.errors import CorruptRecordError, TFRecordError
-from tfrecord._decoding import warn_of_feature_lists
+from tfrecord._decoding import is_damage, warn_of_feature_lists
 from tfrecord._permutation import Int64Array, Permutation
 from tfrecord.columns import BytesColumn
 from tfrecord.features import VarLenFeature
@@ -48,7 +48,7 @@ class Source:
 
     @property
     def positioned(self) -> bool:
-        """Whether records can be had by position without decompressing a file first: plain, or with an index."""
+        """Whether places can be reached at once: each file is plain, or has an index."""
         if self._positioned is None:
             store = self.reader._store
             self._positioned = self.reader._selection is not None or all(
@@ -125,7 +125,7 @@ class Source:
     def stream(
         self, consumer: int, consumers: int, shuffle_files: tuple[int, int] | None
     ) -> Iterator[tuple[str, int, memoryview]]:
-        """(path, record, payload) of one of several consumers, each record to exactly one of them, in stored order.
+        """(path, record, payload) in stored order of one of several consumers, each record to one of them.
 
         Whole files are dealt where there are enough of them, else every `consumers`-th record of each.
         `shuffle_files` is the seed and epoch by which the files are put in order.
@@ -151,14 +151,14 @@ class Source:
         self.reader._prepare()
 
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
-        """A record as a dict (a pair of dicts, bytes), or DROPPED where it is no message and damage is skipped."""
+        """A record as a dict (a pair of dicts, bytes); DROPPED where it is no message and that is skipped."""
         decoder = self.reader._decoder
         try:
             if self._missing == "empty" or decoder.record_type == "bytes":
                 return decoder.one(payload, path, record)
             return self._one_complete(payload, path, record)
         except TFRecordError as error:
-            if not self.skips or not decoder.is_damage(payload, error):
+            if not self.skips or not is_damage(payload, error):
                 raise
             self.reader._store.policy.handle(error)
             return DROPPED

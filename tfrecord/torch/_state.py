@@ -13,7 +13,9 @@ VERSION = 1
 _PLACE = ("epoch", "position")
 
 
-def full_state(start: Start, options: Mapping[str, Any], rank: int, world_size: int, **more: Any) -> dict[str, Any]:
+def full_state(
+    start: Start, options: Mapping[str, Any], rank: int, world_size: int, **more: Any
+) -> dict[str, Any]:
     """A state: the place in the epoch, what the dataset is, and who made it."""
     return {
         "version": VERSION,
@@ -27,7 +29,7 @@ def full_state(start: Start, options: Mapping[str, Any], rank: int, world_size: 
 
 
 def worker_fields(state: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """(worker, number of workers, how many of its share it gave out) of a worker's state; None for another."""
+    """(worker, number of workers, items given out) of a worker's state; None for another."""
     if state.get("num_workers") is None:
         return None
     return int(state["worker"]), int(state["num_workers"]), int(state["taken"])
@@ -41,7 +43,9 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
         raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
     epoch, position = state["epoch"], state["position"]
     if not all(isinstance(value, int) and 0 <= value < 1 << 62 for value in (epoch, position)):
-        raise ValueError(f"the state's epoch and position must be integers >= 0, got {epoch!r} and {position!r}")
+        raise ValueError(
+            f"the state's epoch and position must be integers >= 0, got {epoch!r} and {position!r}"
+        )
     theirs = state["options"]
     differing = [
         f"{name} (state: {theirs.get(name)!r}, dataset: {options.get(name)!r})"

@@ -21,10 +21,10 @@ class pad_collate:  # noqa: N801 - used like a function
         value: what fills up short rows.
         max_length: the width of all rows, longer ones are cut; None: the longest row of the batch.
 
-    Of dicts of numbers, a key `x` whose arrays have a length becomes a tensor (n, width, ...), and `x_mask` a bool
-    tensor (n, width) that is True where a value of the record stands. Steps of a sequence feature are padded too
-    (three dimensions). Scalars are stacked, byte strings and other objects stay lists. Pairs (SequenceExamples) are
-    collated half by half. Raises ValueError where a key `x_mask` is there already.
+    Of dicts of numbers, a key `x` whose arrays have a length becomes a tensor (n, width, ...), and `x_mask`
+    a bool tensor (n, width) that is True where a value of the record stands. Steps of a sequence feature are
+    padded too (three dimensions). Scalars are stacked, byte strings and other objects stay lists. Pairs
+    (SequenceExamples) are collated half by half. Raises ValueError where a key `x_mask` is there already.
     """
 
     def __init__(self, value: Any = 0, max_length: int | None = None) -> None:
@@ -90,8 +90,8 @@ def _splits(rows: Sequence[Any]) -> Any:
 
 
 def _stacked(column: list[Any]) -> Any:
-    if all(isinstance(value, (int, float, np.number, np.bool_, bool, torch.Tensor)) for value in column) or all(
-        isinstance(value, np.ndarray) and value.dtype.kind in "biuf" for value in column
-    ):
+    if all(
+        isinstance(value, (int, float, np.number, np.bool_, bool, torch.Tensor)) for value in column
+    ) or all(isinstance(value, np.ndarray) and value.dtype.kind in "biuf" for value in column):
         return default_collate(column)
     return list(column)
