@@ -44,7 +44,7 @@ def draws(spec: Spec) -> list[list[int]]:
 
 
 def scratch(spec: Spec) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder for what a run writes: in memory where the request says so and there is such a one."""
+    """A temporary folder for what a run writes: in memory if the request says so and there is such a one."""
     memory_folder = "/dev/shm"
     use = spec.get("in_memory") and os.access(memory_folder, os.W_OK)
     return tempfile.TemporaryDirectory(dir=memory_folder if use else None)

@@ -298,9 +298,9 @@ def random(plan: Plan) -> Iterator[Case]:
 
 
 def write(plan: Plan) -> Iterator[Case]:
-    """Columns or dicts to a file."""
+    """Columns or dicts to a file (in memory where the system has such a folder: no waiting for a disk)."""
     for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
-        spec = plan.spec(shape, limit=plan.some(min(shape.records, 20_000)))
+        spec = plan.spec(shape, limit=plan.some(min(shape.records, 20_000)), in_memory=True)
         part = spec | {"limit": plan.some(max(200, min(shape.records // 20, 5_000)))}
         contenders = (
             Contender("columns", "write_batch", "tfrecord", "write_columns", spec),

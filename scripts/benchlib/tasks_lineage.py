@@ -82,7 +82,7 @@ def write(spec: Spec) -> Run:
     data = [{key: (value, description[key]) for key, value in record.items()} for record in loader]
 
     def run() -> int:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch(spec) as folder:
             writer = lineage.TFRecordWriter(os.path.join(folder, "out.tfrecord"))
             for datum in data:
                 writer.write(datum)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any
 
 import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from benchlib.common import Run, Spec, Task, batches_of, read_payloads
+from benchlib.common import Run, Spec, Task, batches_of, read_payloads, scratch
 
 _DTYPE = {"bytes": tf.string, "float": tf.float32, "int": tf.int64}
 
@@ -133,7 +132,7 @@ def write(spec: Spec) -> Run:
     }
 
     def run() -> int:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch(spec) as folder:
             with tf.io.TFRecordWriter(os.path.join(folder, "out.tfrecord")) as writer:
                 for datum in data:
                     feature = {

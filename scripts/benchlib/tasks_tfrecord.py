@@ -211,7 +211,7 @@ def write_columns(spec: Spec) -> Run:
     rows = len(next(iter(columns.values())))
 
     def run() -> int:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch(spec) as folder:
             with tfrecord.TFRecordWriter(
                 os.path.join(folder, "out.tfrecord"), index=spec.get("index", False)
             ) as out:
@@ -228,7 +228,7 @@ def write_records(spec: Spec) -> Run:
     data = [{key: (value, short[key]) for key, value in record.items()} for record in loader]
 
     def run() -> int:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch(spec) as folder:
             with tfrecord.TFRecordWriter(os.path.join(folder, "out.tfrecord")) as out:
                 for datum in data:
                     out.write(datum)
