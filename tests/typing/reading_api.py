@@ -1,0 +1,100 @@
+"""What a type checker sees of reading, writing and indexing; checked by mypy, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import assert_type
+
+import indexer
+from tfrecord import iterator_utils
+from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord.features import FixedLenFeature, RaggedFeature, VarLenFeature
+from tfrecord.loaders import (
+    example_loader,
+    multi_tfrecord_loader,
+    sequence_loader,
+    tfrecord_iterator,
+    tfrecord_loader,
+)
+from tfrecord.parse import (
+    parse_example,
+    parse_sequence_example,
+    parse_single_example,
+    parse_single_sequence_example,
+)
+from tfrecord.reader import TFRecordReader
+from tfrecord.writer import ShardedTFRecordWriter, TFRecordWriter
+
+Pair = tuple[dict[str, Any], dict[str, Any]]
+
+
+def parsing(records: list[bytes], column: BytesColumn) -> None:
+    features = {
+        "x": FixedLenFeature((2,), "float32", 0.0),
+        "y": VarLenFeature("int"),
+        "z": RaggedFeature(bytes),
+    }
+    assert_type(parse_example(records, features), ColumnBatch)
+    assert_type(parse_example(column, ["x"], num_threads=2), ColumnBatch)
+    assert_type(parse_single_example(records[0], {"x": "float"}), dict[str, Any])
+    assert_type(parse_sequence_example(records, None, {"x": None}), SequenceBatch)
+    assert_type(parse_single_sequence_example(records[0]), Pair)
+
+
+def reading() -> None:
+    with TFRecordReader(["a.tfrecord", Path("b.tfrecord")], index="build", max_skips=3) as reader:
+        assert_type(reader, TFRecordReader)
+        assert_type(len(reader), int)
+        assert_type(reader.raw(0), memoryview)
+        assert_type(reader.read_raw([5, 1]), BytesColumn)
+        assert_type(reader.read([5, 1]), ColumnBatch | SequenceBatch | BytesColumn)
+        assert_type(reader.select([5, 1]), TFRecordReader)
+        assert_type(reader.where(label=3), npt.NDArray[np.int64])
+        assert_type(reader.locate(0), tuple[str, int])
+        assert_type(reader.paths, tuple[str, ...])
+        assert_type(reader.num_skipped, int)
+    TFRecordReader("a", max_skips="many")  # type: ignore[arg-type]
+    TFRecordReader("a", "index")  # type: ignore[call-arg]
+
+
+def loading() -> None:
+    assert_type(tfrecord_iterator("a.tfrecord", None, (0, 2)), Iterator[memoryview])
+    assert_type(example_loader("a.tfrecord", None, {"x": "int"}), Iterator[dict[str, Any]])
+    assert_type(sequence_loader("a.tfrecord", None, ["x"], ["y"]), Iterator[Pair])
+    assert_type(tfrecord_loader("a.tfrecord", None), Iterator[dict[str, Any] | Pair])
+    assert_type(multi_tfrecord_loader("{}.tfrecord", None, {"a": 1.0}), Iterator[dict[str, Any] | Pair])
+    assert_type(iterator_utils.cycle(lambda: [1, 2]), Iterator[int])
+    assert_type(iterator_utils.shuffle_iterator(iter(["a"]), 10), Iterator[str])
+
+
+def writing(label: int) -> None:
+    with TFRecordWriter("a.tfrecord", mode="x", compression_type="GZIP") as writer:
+        assert_type(writer, TFRecordWriter)
+        writer.write({"label": (label, "int"), "name": (b"a", "byte"), "x": ([1.5, 2.0], "float")})
+        writer.write({"n": (1, "int")}, {"tokens": ([[1], [2, 3]], "int")})
+        writer.write_bytes(b"record")
+        writer.write_batch({"x": np.zeros(3)})
+        assert_type(writer.tell(), int)
+        assert_type(writer.num_records, int)
+    with ShardedTFRecordWriter("base", 3) as shards:
+        assert_type(shards, ShardedTFRecordWriter)
+    TFRecordWriter("a.tfrecord", compression_type=3)  # type: ignore[arg-type]
+
+
+def indexing(error: indexer.CorruptRecordError) -> None:
+    index = indexer.build_index("a.tfrecord", None, format="text")
+    assert_type(index, indexer.RecordIndex)
+    assert_type(index.offsets, npt.NDArray[np.uint64])
+    assert_type(indexer.load_index("a.tfrecord.tfindex"), indexer.RecordIndex)
+    assert_type(indexer.frame_record(b"x"), bytes)
+    assert_type(error.path, str | None)
+    assert_type(error.record, int | None)
+    assert_type(error.reason, str)
+    runtime_error: RuntimeError = error
+    assert runtime_error
+    indexer.build_index("a.tfrecord", format="binary")  # type: ignore[arg-type]
