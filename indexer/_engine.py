@@ -22,8 +22,9 @@ def _load() -> ModuleType | None:
         if _REQUESTED == "native":
             raise
         warnings.warn(
-            f"the compiled kernel indexer._framing could not be loaded ({error}); the slow Python reference runs. "
-            "Install a C compiler and reinstall tfrecord, or set TFRECORD_ENGINE=reference to silence this.",
+            f"the compiled kernel indexer._framing could not be loaded ({error}); the slow Python reference "
+            "runs. Install a C compiler and reinstall tfrecord, or set TFRECORD_ENGINE=reference to silence "
+            "this.",
             RuntimeWarning,
             stacklevel=2,
         )

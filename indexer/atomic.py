@@ -1,8 +1,8 @@
 """Files that are replaced whole or not at all.
 
-A sibling is written, flushed to the disk and renamed over the destination, then the folder is flushed. Whoever is
-killed in between leaves the old file, and a sibling that the next write of the same file removes: a lock on it tells
-those that are being written from those that nobody will finish.
+A sibling is written, flushed to the disk and renamed over the destination, then the folder is flushed.
+Whoever is killed in between leaves the old file, and a sibling that the next write of the same file removes:
+a lock on it tells those that are being written from those that nobody will finish.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def _create(path: str) -> tuple[str, int, int]:
 def replace_file(path: str) -> Iterator[BinaryIO]:
     """A binary file to write, which takes the place of ``path`` when the block ends without an exception.
 
-    Its mode follows the umask. A link at ``path`` stays and what it points at is replaced. After any exception,
-    an interrupt too, ``path`` is as it was and nothing is left beside it.
+    Its mode follows the umask. A link at ``path`` stays and what it points at is replaced. After any
+    exception, an interrupt too, ``path`` is as it was and nothing is left beside it.
     """
     path = os.path.realpath(path)
     if os.path.isdir(path):

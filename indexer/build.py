@@ -1,6 +1,7 @@
 """Building, finding and checking indexes.
 
-A build reads the data once, checks every length and payload on the way, and only then puts the index in its place.
+A build reads the data once, checks every length and payload on the way, and only then puts the index in its
+place.
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ import stat
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from . import formats
 from .atomic import replace_file
-from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
-from .files import DataFile, is_url, open_data, path_name, remote_filesystem
-from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_LENGTHS, UInt64Array, frame_header
+from .files import is_url, open_data, path_name, remote_filesystem
+from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, frame_header
 from .index import RecordIndex
 from .paths import expand_paths, is_data_name, walk_folder
-from .streams import iter_chunks
+from .scanning import Collector, scan_index
 
 __all__ = [
     "BuildResult",
@@ -39,22 +39,6 @@ __all__ = [
 
 Format = Literal["extended", "text"]
 INDEX_SUFFIX = ".tfindex"
-_WINDOW = 2 << 20
-# So many bytes of a map stay in this process; it costs something to let go of them, so this is done rarely.
-_HELD = 32 << 20
-
-
-class Collector(Protocol):
-    """What a build hands each chunk of records to, so that more than places can go into the index.
-
-    It may also have ``satisfied_by(index) -> bool``, which `build_indexes` asks before it takes an index for fresh.
-    """
-
-    def update(self, buffer: Any, payload_offsets: UInt64Array, lengths: UInt64Array) -> None:
-        """Payloads of ``lengths[i]`` bytes at ``payload_offsets[i]`` of ``buffer``, in stored order."""
-
-    def finish(self) -> tuple[Mapping[str, Any], Mapping[str, npt.NDArray[Any]]]:
-        """Metadata that msgpack can hold, and arrays of one entry a record."""
 
 
 class BuildResult(NamedTuple):
@@ -67,7 +51,7 @@ class BuildResult(NamedTuple):
     error: Exception | None
 
 
-# ---- names -----------------------------------------------------------------------------------------------------
+# ---- names -------------------------------------------------------------------------------------------
 
 
 def sidecar_path(data_path: Any) -> str:
@@ -76,7 +60,7 @@ def sidecar_path(data_path: Any) -> str:
 
 
 def find_index(data_path: Any) -> str | None:
-    """The index beside a data file: the sidecar, else ``a.tfindex`` of ``a.tfrecord`` as the lineage writes it."""
+    """The index beside a data file: the sidecar, else the lineage's ``a.tfindex`` of ``a.tfrecord``."""
     path = path_name(data_path)
     candidates = [sidecar_path(path)]
     stem, extension = os.path.splitext(path)
@@ -91,110 +75,7 @@ def find_index(data_path: Any) -> str | None:
     return None
 
 
-# ---- one file --------------------------------------------------------------------------------------------------
-
-
-class _Places:
-    """Offsets and lengths as they come in, in two arrays that grow; ``likely`` is a guess of how many bytes come."""
-
-    def __init__(self, likely: int) -> None:
-        self._offsets = np.empty(0, np.uint64)
-        self._lengths = np.empty(0, np.uint64)
-        self._likely = likely
-        self._count = 0
-
-    def add(self, offsets: UInt64Array, lengths: UInt64Array) -> None:
-        end = self._count + len(offsets)
-        if end > len(self._offsets):
-            done = int(offsets[-1]) + 1
-            capacity = max(2 * self._count, end * max(self._likely, done) // done * 33 // 32, end)
-            for name in ("_offsets", "_lengths"):
-                larger = np.empty(capacity, np.uint64)
-                larger[: self._count] = getattr(self, name)[: self._count]
-                setattr(self, name, larger)
-        self._offsets[self._count : end] = offsets
-        self._lengths[self._count : end] = lengths
-        self._count = end
-
-    def arrays(self) -> tuple[UInt64Array, UInt64Array]:
-        return self._offsets[: self._count], self._lengths[: self._count]
-
-
-def _state(path: str) -> tuple[int, ...] | None:
-    """What changes when a local file is written to or replaced."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
-
-
-def _scan_file(
-    data: DataFile, verify: int, compression_type: str | None, collector: Collector | None, num_threads: int
-) -> RecordIndex:
-    wanted = normalize_compression(compression_type)
-    head = bytes(data.view(0, min(data.size, HEAD_SIZE)))
-    compression = (detect(head) or "") if wanted == "auto" else wanted
-    source: Any = open_stream(data.path, compression) if compression else data
-    places = _Places(data.size)
-    stream_size = held = 0
-    forget = None if compression else getattr(data, "forget", None)
-    try:
-        for chunk in iter_chunks(
-            source,
-            compression_type=compression,
-            verify=verify,
-            chunk_size=_WINDOW,
-            num_threads=num_threads,
-        ):
-            offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
-            places.add(offsets, chunk.lengths)
-            if collector is not None:
-                collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
-            stream_size = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])
-            if forget is not None and stream_size - held >= _HELD:
-                forget(held, stream_size - held)
-                held = stream_size
-    finally:
-        if source is not data:
-            source.close()
-    metadata, columns = collector.finish() if collector is not None else ({}, {})
-    offsets, lengths = places.arrays()
-    return RecordIndex(
-        offsets,
-        lengths,
-        path=data.path,
-        file_size=data.size,
-        compression=compression,
-        stream_size=stream_size,
-        metadata=metadata,
-        columns=dict(columns),
-        fingerprint=formats.fingerprint(data),
-        checked=True,
-    )
-
-
-def scan_index(
-    data_path: Any,
-    *,
-    verify: int = VERIFY_LENGTHS,
-    compression_type: str | None = None,
-    collector: Collector | None = None,
-    num_threads: int = 1,
-) -> RecordIndex:
-    """The index of a file, in memory; nothing is written.
-
-    With ``verify=VERIFY_LENGTHS`` a plain file is hopped through from header to header; a compressed one is
-    decompressed, forward and in constant memory. Raises at the first damage. A file that changes meanwhile is an
-    `IndexFileError`.
-    """
-    path = path_name(data_path)
-    before = _state(path)
-    with open_data(data_path) as data:
-        index = _scan_file(data, verify, compression_type, collector, num_threads)
-    if before is not None and before != _state(path):
-        raise IndexFileError(path, None, "the data changed while it was being indexed")
-    return index.replace(mtime_ns=before[1] if before is not None else None)
+# ---- one file ----------------------------------------------------------------------------------------
 
 
 def build_index(
@@ -208,16 +89,18 @@ def build_index(
 ) -> RecordIndex:
     """Check a data file from end to end and write its index.
 
-    ``index_path``: by default the data file's whole name and ``.tfindex``. An earlier index there is replaced at
-    once, and only when the whole file was found good; in any other case it stays. ``format``: ``"extended"``, or
-    ``"text"`` (for plain files only). ``collector`` gets every record in passing. ``num_threads`` share the checks
-    of payloads.
+    ``index_path``: by default the data file's whole name and ``.tfindex``. An earlier index there is replaced
+    at once, and only when the whole file was found good; in any other case it stays. ``format``:
+    ``"extended"``, or ``"text"`` (for plain files only). ``collector`` gets every record in passing.
+    ``num_threads`` share the checks of payloads.
 
-    Raises `CorruptRecordError` or `CompressionError` at the first damage, `IndexFileError` where the data changed
-    meanwhile, `ValueError` where the index would overwrite data, `OSError` where it cannot be written.
+    Raises `CorruptRecordError` or `CompressionError` at the first damage, `IndexFileError` where the data
+    changed meanwhile, `ValueError` where the index would overwrite data, `OSError` where it cannot be
+    written.
     """
     path = path_name(data_path)
     target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
+    target = target.removeprefix("file://")
     if format not in ("extended", "text"):
         raise ValueError(f"format is {format!r}; it may be 'extended' or 'text'")
     _refuse_to_overwrite_data(path, target)
@@ -267,8 +150,8 @@ def _refuse_to_overwrite_data(path: str, target: str) -> None:
 def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1) -> RecordIndex:
     """Check an index and its data completely, and return the index.
 
-    Every array of the index, every record of the data, and that the one says exactly where the other is. Raises the
-    error of what is wrong; `FileNotFoundError` where there is no index.
+    Every array of the index, every record of the data, and that the one says exactly where the other is.
+    Raises the error of what is wrong; `FileNotFoundError` where there is no index.
     """
     path = path_name(data_path)
     found = find_index(path) if index_path is None else os.fsdecode(index_path)
@@ -359,11 +242,11 @@ class IndexWriter:
         return index
 
 
-# ---- many files ------------------------------------------------------------------------------------------------
+# ---- many files --------------------------------------------------------------------------------------
 
 
 def _targets(paths: Any, recursive: bool) -> list[str]:
-    """The data files meant; of folders only those with the usual names, since an index is left beside each."""
+    """The data files meant; of folders only those with the usual names: an index is left beside each."""
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")
@@ -403,11 +286,11 @@ def build_indexes(
     collector_factory: Callable[[], Collector] | None = None,
     progress: Callable[[BuildResult], object] | None = None,
 ) -> list[BuildResult]:
-    """Build the indexes of files, globs and folders, each beside its data; one result a file, in the files' order.
+    """Build the indexes of files, globs and folders, each beside its data; one result a file, in order.
 
     Of folders those files with the usual names are taken. An index that fits its data stays as it is, unless
-    ``force``. A file that fails does not stop the others. ``jobs`` threads work at once (checking holds no GIL).
-    ``progress`` is called with each result when it is there, from the calling thread.
+    ``force``. A file that fails does not stop the others. ``jobs`` threads work at once (checking holds no
+    GIL). ``progress`` is called with each result when it is there, from the calling thread.
     """
     targets = _targets(paths, recursive)
 

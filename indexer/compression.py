@@ -1,8 +1,8 @@
 """Compressed and plain streams: told apart by content, read forward in constant memory, written.
 
-Compression is of the whole stream, records inside: GZIP (any number of members; zeros may follow the last one) or
-ZLIB (exactly one stream). TensorFlow ends quietly on most streams that are cut; here a stream that does not reach
-its proper end is an error.
+Compression is of the whole stream, records inside: GZIP (any number of members; zeros may follow the last
+one) or ZLIB (exactly one stream). TensorFlow ends quietly on most streams that are cut; here a stream that
+does not reach its proper end is an error.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NAMES = {"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zli
 def normalize_compression(name: str | None) -> str:
     """``"auto"``, ``""``, ``"gzip"`` or ``"zlib"`` for a name as users give it.
 
-    None and ``"auto"`` look at the content; ``""`` and ``"NONE"`` mean plain; ``"GZIP"`` and ``"ZLIB"`` in any case.
-    Any other name is an `UnsupportedCompressionError`, which is a `ValueError`.
+    None and ``"auto"`` look at the content; ``""`` and ``"NONE"`` mean plain; ``"GZIP"`` and ``"ZLIB"`` in
+    any case. Any other name is an `UnsupportedCompressionError`, which is a `ValueError`.
     """
     if name is None:
         return "auto"
@@ -83,8 +83,8 @@ def detect(head: bytes) -> str | None:
 class InputStream:
     """A source of bytes, read forward and decompressed on the way; made by `open_stream`.
 
-    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"``, ``"zlib"``; settled by the first
-    look at the content), ``head`` (the first stored bytes), ``position`` (bytes given out so far).
+    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"``, ``"zlib"``; settled by the
+    first look at the content), ``head`` (the first stored bytes), ``position`` (bytes given out so far).
     Errors of the stream are `CompressionError`; memory is bounded, whatever the ratio of compression.
     """
 
@@ -241,8 +241,8 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
 class OutputStream:
     """Where frames are written to, compressed on the way; made by `open_output`.
 
-    Attributes: ``path``, ``compression``, ``position`` (bytes of content written, counted from the start of the file
-    where a plain one is appended to).
+    Attributes: ``path``, ``compression``, ``position`` (bytes of content written, counted from the start of
+    the file where a plain one is appended to).
     """
 
     def __init__(self, file: Any, path: str, compression: str, *, owned: bool, position: int = 0) -> None:
@@ -342,8 +342,8 @@ class OutputStream:
 def open_output(target: Any, mode: str = "w", compression_type: str | None = None) -> OutputStream:
     """Open a path, URL or binary file object for writing.
 
-    ``mode``: ``"w"`` replaces, ``"x"`` refuses what exists, ``"a"`` goes on at the end: of a gzip file with a new
-    member; a zlib file can hold one stream only, so that is a `ValueError`. Nothing is buffered here.
+    ``mode``: ``"w"`` replaces, ``"x"`` refuses what exists, ``"a"`` goes on at the end: of a gzip file with a
+    new member; a zlib file can hold one stream only, so that is a `ValueError`. Nothing is buffered here.
     """
     if mode not in ("w", "x", "a"):
         raise ValueError(f"mode is {mode!r}; it may be 'w', 'x' or 'a'")

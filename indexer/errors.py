@@ -1,8 +1,8 @@
 """The one error family: every failure says which file, which record, and where.
 
-Records are counted from 0 within their file; an offset is where the record's frame starts, in the decompressed
-stream where the file is compressed. No error ever quotes a record's bytes. All of them pickle with their
-attributes, because they cross the borders of worker processes.
+Records are counted from 0 within their file; an offset is where the record's frame starts, in the
+decompressed stream where the file is compressed. No error ever quotes a record's bytes. All of them pickle
+with their attributes, because they cross the borders of worker processes.
 """
 
 from __future__ import annotations
@@ -72,12 +72,14 @@ class _PlacedError(TFRecordError):
         super().__init__(self._text())
 
     def _text(self) -> str:
-        place = self.path if self.path is not None else "<stream>"
-        if self.record is not None:
-            place += f": record {self.record}"
-        if self.offset is not None:
-            place += f" at offset {self.offset}" if self.record is not None else f": offset {self.offset}"
-        text = f"{place}: {_TEXTS.get(self.reason, self.reason)}"
+        place = "" if self.path is None else f"{self.path}: "
+        if self.record is not None and self.offset is not None:
+            place += f"record {self.record} at offset {self.offset}: "
+        elif self.record is not None:
+            place += f"record {self.record}: "
+        elif self.offset is not None:
+            place += f"offset {self.offset}: "
+        text = place + _TEXTS.get(self.reason, self.reason)
         if self.detail:
             text += f": {self.detail}"
         if self.reason in _TEXTS:
@@ -89,8 +91,8 @@ class CorruptRecordError(_PlacedError):
     """A record's frame is damaged.
 
     Attributes: ``path``, ``record`` (from 0 within the file), ``offset`` (where the frame starts), ``reason``
-    (``truncated_header``, ``truncated_record``, ``bad_length_crc``, ``bad_payload_crc`` or ``index_mismatch``),
-    ``detail`` and ``hint`` (what the file looks like, or what to do).
+    (``truncated_header``, ``truncated_record``, ``bad_length_crc``, ``bad_payload_crc`` or
+    ``index_mismatch``), ``detail`` and ``hint`` (what the file looks like, or what to do).
     """
 
 
@@ -106,8 +108,8 @@ class CompressionError(_PlacedError):
     """A compressed stream is damaged, cut, or followed by something else.
 
     Attributes as those of `CorruptRecordError`; ``reason`` is ``truncated_stream``, ``bad_stream``,
-    ``trailing_garbage`` or ``unsupported_compression``. ``record`` and ``offset`` are those of the first record
-    that could not be delivered, None where no records were being read.
+    ``trailing_garbage`` or ``unsupported_compression``. ``record`` and ``offset`` are those of the first
+    record that could not be delivered, None where no records were being read.
     """
 
 

@@ -1,7 +1,8 @@
 """Plain data opened for reading at any place: by a map of the file, by pread, by range reads of a URL.
 
-Whatever the way, a `DataFile` hands out read-only views that stay valid for as long as somebody holds them, also
-after `close`, and it looks at the file's size again before each read: a file that shrank is an error, not a crash.
+Whatever the way, a `DataFile` hands out read-only views that stay valid for as long as somebody holds them,
+also after `close`, and it looks at the file's size again before each read: a file that shrank is an error,
+not a crash.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def path_name(source: Any) -> str:
 
 
 def remote_filesystem(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL and the path within it; says which extra to install where fsspec is missing."""
+    """The fsspec file system of a URL and the path in it; without fsspec, which extra to install."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -59,8 +60,8 @@ def remote_filesystem(url: str) -> tuple[Any, str]:
 class DataFile(ABC):
     """One plain (not compressed) source of bytes; made by `open_data`.
 
-    Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether `buffer`
-    works and views are views of a map), ``closed``.
+    Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether
+    `buffer` works and views are views of a map), ``closed``.
     """
 
     mapped = False
@@ -71,7 +72,7 @@ class DataFile(ABC):
         self.closed = False
 
     def view(self, offset: int, length: int) -> memoryview:
-        """A read-only view of ``length`` bytes at ``offset``; it stays valid, whatever becomes of this object.
+        """A read-only view of ``length`` bytes at ``offset``, valid whatever becomes of this object.
 
         `IndexError` outside the file; `TruncatedRecordError` where the file has shrunk since it was opened.
         """
@@ -86,11 +87,13 @@ class DataFile(ABC):
         """A read-only view of the whole file; only of a mapped one."""
         raise ValueError(f"{self.path} is not mapped")
 
+    @abstractmethod
     def check_size(self) -> None:
         """Raise `TruncatedRecordError` if the file is shorter than when it was opened."""
 
     def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Tell the system that these (offset, length) will be read soon; ranges near each other become one."""
+        """Tell the system that these (offset, length) will be read soon; near ones become one."""
+        self._check_open()
 
     def close(self) -> None:
         """Let go of the file. Views that were handed out stay valid. Twice is fine."""

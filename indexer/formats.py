@@ -10,8 +10,8 @@ Extended, all numbers little-endian::
     header    msgpack map: see `_header`
     arrays    each at a multiple of 64 bytes: offsets (u64), lengths (u64), then the columns
 
-It is opened by a map and in O(1): the header has its own checksum, sizes are compared, and the arrays are viewed where
-they are. The checksums of the arrays are in the header, for `verify_arrays`.
+It is opened by a map and in O(1): the header has its own checksum, sizes are compared, and the arrays are
+viewed where they are. The checksums of the arrays are in the header, for `verify_arrays`.
 
 Text: a line ``offset size`` for each record, size being that of the whole frame. Byte for byte what DALI's
 ``tfrecord2idx`` and the lineage's write. It cannot say more, so every line is checked when it is read.
@@ -70,7 +70,7 @@ def fingerprint(data: DataFile) -> int:
     return value
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------
+# ---- writing -----------------------------------------------------------------------------------------
 
 
 def text_lines(index: RecordIndex) -> bytes:
@@ -83,7 +83,7 @@ def text_lines(index: RecordIndex) -> bytes:
 
 
 def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
-    """Write the text format. It cannot say that a stream is compressed, so for those it is refused (ValueError)."""
+    """Write the text format; `ValueError` for a compressed stream, which it has no words for."""
     if index.compression:
         raise ValueError(
             f"{index.path}: the text format has no place for {index.compression}; use 'extended'"
@@ -101,7 +101,7 @@ def write_index(file: BinaryIO, index: RecordIndex) -> None:
     at += file.write(header)
     for _, array in arrays:
         at += file.write(bytes(-at % _ALIGNMENT))
-        at += file.write(array.reshape(-1).view(np.uint8))
+        at += file.write(array.reshape(-1).view(np.uint8).data)
 
 
 def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -139,16 +139,16 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]]) -> b
     return header
 
 
-# ---- loading ---------------------------------------------------------------------------------------------------
+# ---- loading -----------------------------------------------------------------------------------------
 
 
 def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
     """Read an index file of either format.
 
     With ``data_path`` (a path, or a `DataFile` of the stored bytes) the index is bound to that file: size,
-    fingerprint, first and last frame. `StaleIndexError` where it does not fit, `IndexFileError` where it is damaged;
-    both name the two files and how to rebuild. An extended index is opened in O(1) of its records; its arrays are
-    views of the mapped file.
+    fingerprint, first and last frame. `StaleIndexError` where it does not fit, `IndexFileError` where it is
+    damaged; both name the two files and how to rebuild. An extended index is opened in O(1) of its records;
+    its arrays are views of the mapped file.
     """
     name = path_name(index_path)
     data_name = data_path.path if isinstance(data_path, DataFile) else None
@@ -317,7 +317,7 @@ def _parse_text(text: memoryview) -> tuple[UInt64Array, UInt64Array, int]:
     return offsets[:count], sizes[:count], 0
 
 
-# ---- binding ---------------------------------------------------------------------------------------------------
+# ---- binding -----------------------------------------------------------------------------------------
 
 
 def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
@@ -353,7 +353,7 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
 
 
 def verify_arrays(index_path: Any) -> None:
-    """Check the checksum of every array of an extended index file; `IndexFileError` where one does not match."""
+    """Check every array of an extended index file; `IndexFileError` where a checksum does not match."""
     with open_data(index_path) as file:
         head = bytes(file.view(0, min(file.size, _PREFIX.size)))
         if not head.startswith(MAGIC):

@@ -1,10 +1,11 @@
 """The record format: constants, checksums, frames, and the scanner that every reader of frames uses.
 
-A frame is the payload's length (8 bytes, little-endian), the masked CRC-32C of those 8 bytes, the payload, and the
-masked CRC-32C of the payload. A file is frames and nothing else. See TensorFlow's ``core/lib/io/record_writer.h``.
+A frame is the payload's length (8 bytes, little-endian), the masked CRC-32C of those 8 bytes, the payload,
+and the masked CRC-32C of the payload. A file is frames and nothing else. See TensorFlow's
+``core/lib/io/record_writer.h``.
 
-The functions run on the compiled kernel where it is there, and otherwise on the plain Python below, which is also
-what the tests hold the kernel against.
+The functions run on the compiled kernel where it is there, and otherwise on the plain Python below, which is
+also what the tests hold the kernel against.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ UInt64Array = npt.NDArray[np.uint64]
 class Scan(NamedTuple):
     """What `scan` found.
 
-    ``offsets``: where the frames start, from the start of the buffer, uint64 ``(n,)``. ``lengths``: bytes of the
-    payloads, uint64 ``(n,)``. ``end``: offset of the first frame that was not accepted (or not looked at).
-    ``reason``: why it was not accepted, or None where the scan ended as it was asked to.
+    ``offsets``: where the frames start, from the start of the buffer, uint64 ``(n,)``. ``lengths``: bytes of
+    the payloads, uint64 ``(n,)``. ``end``: offset of the first frame that was not accepted (or not looked
+    at). ``reason``: why it was not accepted, or None where the scan ended as it was asked to.
     """
 
     offsets: UInt64Array
@@ -132,10 +133,10 @@ def scan(
 ) -> Scan:
     """Find the frames of ``buffer`` from ``start`` on, and check them.
 
-    Stops after ``max_records`` frames, or after the frame that reaches ``start + max_bytes``, or at the first frame
-    that is not good (``reason`` says why; the frames before it are returned). With ``final=False`` more bytes may
-    follow the buffer, so that an incomplete frame at its end is no error. ``num_threads`` share the payload checks;
-    the result is that of one thread. The GIL is not held while frames are checked.
+    Stops after ``max_records`` frames, or after the frame that reaches ``start + max_bytes``, or at the first
+    frame that is not good (``reason`` says why; the frames before it are returned). With ``final=False`` more
+    bytes may follow the buffer, so that an incomplete frame at its end is no error. ``num_threads`` share the
+    payload checks; the result is that of one thread. The GIL is not held while frames are checked.
     """
     size = memoryview(buffer).nbytes
     if not 0 <= start <= size:
@@ -196,8 +197,8 @@ def check_frames(
 ) -> tuple[int, str] | None:
     """The first of the frames at ``offsets`` that is not a good one of ``lengths[i]`` payload bytes.
 
-    The frames may come in any order. Returns its place in the arrays and the reason (``index_mismatch`` where it is
-    out of bounds or of another length), or None where all are good. The GIL is not held meanwhile.
+    The frames may come in any order. Returns its place in the arrays and the reason (``index_mismatch`` where
+    it is out of bounds or of another length), or None where all are good. The GIL is not held meanwhile.
     """
     offsets = np.ascontiguousarray(offsets, np.uint64)
     lengths = np.ascontiguousarray(lengths, np.uint64)
@@ -238,8 +239,8 @@ def _check_run(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, verify: 
 def slices(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, shift: int = 0) -> list[memoryview]:
     """Read-only views of ``lengths[i]`` bytes at ``offsets[i] + shift``; each keeps ``buffer`` alive.
 
-    With the offsets of frames and ``shift=HEADER_SIZE`` these are the payloads. `IndexError` where a view would
-    leave the buffer.
+    With the offsets of frames and ``shift=HEADER_SIZE`` these are the payloads. `IndexError` where a view
+    would leave the buffer.
     """
     if _kernel is not None:
         found: list[memoryview] = _kernel.slices(
@@ -255,7 +256,7 @@ def slices(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, shift: int =
     return found
 
 
-# ---- the reference: slow and obvious -------------------------------------------------------------------------
+# ---- the reference: slow and obvious -----------------------------------------------------------------
 
 
 def _scan_reference(
@@ -296,7 +297,7 @@ def _check_reference(view: memoryview, offset: int, length: int, verify: int) ->
     return 0
 
 
-# ---- what went wrong, in words -------------------------------------------------------------------------------
+# ---- what went wrong, in words -----------------------------------------------------------------------
 
 
 def _is_text(head: bytes) -> bool:
@@ -333,7 +334,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 
 
 def sniff(head: bytes) -> str | None:
-    """What the first bytes of a file look like, in words that follow "looks like "; None where it cannot be told."""
+    """What the first bytes of a file look like, in words that follow "looks like "; None: no idea."""
     head = bytes(head[:512])
     for signature, name in _SIGNATURES:
         if head.startswith(signature):
@@ -378,8 +379,8 @@ def corrupt_error(
 ) -> CorruptRecordError:
     """The exception for a reason of `scan` or `check_frames`.
 
-    ``buffer_head``: the first bytes of the file, for the hint of what it looks like; it is only looked at where the
-    trouble is at offset 0.
+    ``buffer_head``: the first bytes of the file, for the hint of what it looks like; it is only looked at
+    where the trouble is at offset 0.
     """
     hint = ""
     head = bytes(buffer_head)

@@ -21,7 +21,8 @@ class RecordIndex:
     """Offsets and lengths of all records of one file, in stored order.
 
     Attributes:
-        offsets: where the frames start, uint64 ``(n,)``, read-only, perhaps a view of the mapped index file (which
+        offsets: where the frames start, uint64 ``(n,)``, read-only, perhaps a view of the mapped index file
+        (which
             it keeps alive). Of a compressed file these are places in the decompressed stream.
         lengths: bytes of the payloads, uint64 ``(n,)``, as ``offsets``.
         path, index_path: the data file and the index file, or None.
@@ -34,8 +35,9 @@ class RecordIndex:
         mtime_ns: the data file's modification time when it was indexed, None where that is not known.
         fingerprint: `formats.fingerprint` of the data file, None where that is not known.
 
-    An index covers its file without gaps: each frame ends where the next one begins, the last at ``stream_size``.
-    Opening an extended index does not look at all entries, so those that read call `check_entry` or `check_entries`.
+    An index covers its file without gaps: each frame ends where the next one begins, the last at
+    ``stream_size``. Opening an extended index does not look at all entries, so those that read call
+    `check_entry` or `check_entries`.
     """
 
     __slots__ = (
@@ -190,7 +192,7 @@ class RecordIndex:
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not array.flags.writeable:
         return array
-    view = array.view()
+    view: npt.NDArray[Any] = array.view()
     view.flags.writeable = False
     return view
 

@@ -25,7 +25,8 @@ _DIGITS = re.compile(r"([0-9]+)")
 def is_data_name(name: str) -> bool:
     """Whether a file of this name is TFRecord data by one of the usual names.
 
-    These are ``*.tfrecord``, ``*.tfrecords``, ``*.tfrec``, ``*.tfrecord-00000-of-00010``, each also with ``.gz``.
+    These are ``*.tfrecord``, ``*.tfrecords``, ``*.tfrec``, ``*.tfrecord-00000-of-00010``, each also with
+    ``.gz``.
     """
     return _DATA_NAME.search(os.path.basename(name)) is not None
 
@@ -41,7 +42,7 @@ def natural_key(path: str) -> tuple[Any, ...]:
 
 
 def _is_candidate(path: str) -> bool:
-    """Whether a name that was found (not given) may be data: no index, no marker, nothing hidden or temporary."""
+    """Whether a name that was found (not given) may be data: no index, marker, hidden or temporary file."""
     name = os.path.basename(path)
     if is_index_name(name) or _TEMPORARY_NAME.search(name) or name.startswith("."):
         return False
@@ -55,7 +56,7 @@ def _usual(paths: Iterable[str]) -> list[str]:
 
 
 def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = False) -> list[str]:
-    """The data files of a folder, sorted; ``recursive``: of its folders too (links to folders are not followed)."""
+    """The data files of a folder, sorted; ``recursive``: of its folders too, links not followed."""
     found: list[str] = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted((name for name in folders if not name.startswith((".", "_"))), key=natural_key)
@@ -112,10 +113,10 @@ def _expand_one(item: Any, recursive: bool) -> list[str]:
 def expand_paths(paths: Any, *, recursive: bool = False) -> list[str]:
     """The files that ``paths`` means: a path, glob, folder or URL (str or PathLike), or a sequence of them.
 
-    What globs and folders find is sorted naturally and holds no folders, index files, ``_SUCCESS``-like markers,
-    hidden or temporary files; a sequence keeps its order. Of a folder: the files with the usual names, or where none
-    has one, all others. `FileNotFoundError` says what was looked for where nothing is found, `ValueError` where
-    there are no paths at all.
+    What globs and folders find is sorted naturally and holds no folders, index files, ``_SUCCESS``-like
+    markers, hidden or temporary files; a sequence keeps its order. Of a folder: the files with the usual
+    names, or where none has one, all others. `FileNotFoundError` says what was looked for where nothing is
+    found, `ValueError` where there are no paths at all.
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
         return _expand_one(paths, recursive)

@@ -1,7 +1,7 @@
 """The one forward scanner over frames, for plain files, compressed streams and pipes alike.
 
-What loaders, index builds and checks read goes through `iter_chunks`, so that all of them see the same records, the
-same errors, and use the same bounded memory.
+What loaders, index builds and checks read goes through `iter_chunks`, so that all of them see the same
+records, the same errors, and use the same bounded memory.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ _READ_SIZE = 64 << 10
 class Chunk(NamedTuple):
     """Some good frames that follow each other.
 
-    ``buffer``: where they are; of a mapped file the whole map, else fresh bytes that nothing else will write to.
-    ``offsets``: of the frames, from the start of ``buffer``, uint64. ``lengths``: of the payloads, uint64.
-    ``base_offset``: where ``buffer`` starts in the (decompressed) stream. ``first_record``: number of the first one.
+    ``buffer``: where they are; of a mapped file the whole map, else fresh bytes that nothing else will write
+    to. ``offsets``: of the frames, from the start of ``buffer``, uint64. ``lengths``: of the payloads,
+    uint64. ``base_offset``: where ``buffer`` starts in the (decompressed) stream. ``first_record``: number of
+    the first one.
     """
 
     buffer: memoryview
@@ -71,11 +72,11 @@ def iter_chunks(
 ) -> Iterator[Chunk]:
     """The frames of a path, URL, file object, `DataFile` or `InputStream`, in stored order, chunk by chunk.
 
-    Good records come first, then what is wrong is raised: `CorruptRecordError` or `CompressionError`, with file,
-    record and offset. With ``on_damage`` it is given the error instead: a record whose payload is damaged is passed
-    over; after a damaged length, a cut or a damaged stream the rest is given up.
-    A chunk is about ``chunk_size`` bytes and at most ``max_records`` records; a longer record has one for itself,
-    which grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with.
+    Good records come first, then what is wrong is raised: `CorruptRecordError` or `CompressionError`, with
+    file, record and offset. With ``on_damage`` it is given the error instead: a record whose payload is
+    damaged is passed over; after a damaged length, a cut or a damaged stream the rest is given up. A chunk is
+    about ``chunk_size`` bytes and at most ``max_records`` records; a longer record has one for itself, which
+    grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with.
     """
     name = normalize_compression(compression_type)
     closing: Any = None
@@ -222,10 +223,10 @@ class _Walk:
             self.damaged(failure)
 
     def _fill(self, stream: Any, rest: Any) -> tuple[bytearray, bool, CompressionError | None]:
-        """A fresh buffer: what was left, and at least what its first frame still needs. (buffer, at end, failure)
+        """A fresh buffer of what was left and at least what its first frame needs; (buffer, at end, failure).
 
-        A source that gives little at a time is waited for until a fair chunk is there, unless few records are asked
-        for, as by those who look at a pipe.
+        A source that gives little at a time is waited for until a fair chunk is there, unless few records are
+        asked for, as by those who look at a pipe.
         """
         filled = bytearray(rest)
         need = len(filled) + 1 if self.max_records is not None else max(len(filled) + 1, self.chunk_size // 4)
