@@ -9,8 +9,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord import _display
-from tfrecord._arrays import BoolArray, as_position, as_positions
+from tfrecord import _show
+from tfrecord._arrays import BoolArray, as_position, as_positions, is_integer
 from tfrecord._bytes_column import BytesColumn
 from tfrecord._from_arrow import column_of
 from tfrecord._optional import optional
@@ -20,8 +20,6 @@ from tfrecord._ragged import (
     arrow_of,
     as_column,
     concat_columns,
-    describe,
-    preview,
     same_column,
 )
 from tfrecord._tensors import tensor_of
@@ -31,8 +29,6 @@ __all__ = ["BytesColumn", "ColumnBatch", "Ragged", "SequenceBatch", "TensorRagge
 # So that a RecordBatch of SequenceExamples is known again, also after it went through a Parquet file.
 _SEQUENCE = {b"tfrecord.record_type": b"sequence_example"}
 _PREFIXES = ("context/", "feature_lists/")
-_SHOWN_COLUMNS = 40
-_SHOWN_ROWS = 10
 
 
 class ColumnBatch(Mapping[str, Any]):
@@ -95,23 +91,22 @@ class ColumnBatch(Mapping[str, Any]):
     @overload
     def __getitem__(self, key: str) -> Any: ...
     @overload
-    def __getitem__(self, key: slice | list[int] | npt.NDArray[Any]) -> ColumnBatch: ...
+    def __getitem__(self, key: slice | Sequence[int] | npt.NDArray[Any]) -> ColumnBatch: ...
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             try:
                 return self._columns[key]
             except KeyError:
                 raise KeyError(f"no column {key!r}; there are {list(self._columns)}") from None
-        if isinstance(key, (slice, list, np.ndarray)):
-            rows = key if isinstance(key, slice) else as_positions(key, self.num_rows, "rows")
-            count = len(range(*rows.indices(self.num_rows))) if isinstance(rows, slice) else len(rows)
-            return ColumnBatch._trusted(
-                {name: column[rows] for name, column in self._columns.items()},
-                {name: flags[rows] for name, flags in self._present.items()},
-                count,
+        if is_integer(key) or isinstance(key, bytes):
+            raise TypeError(
+                f"a batch is indexed by name, slice or array, not {key!r}; a record is batch.row(i)"
             )
-        raise TypeError(
-            f"a batch is indexed by name, slice or array of rows, not {key!r}; one record is batch.row(i)"
+        rows = key if isinstance(key, slice) else as_positions(key, self.num_rows, "rows")
+        return ColumnBatch._trusted(
+            {name: column[rows] for name, column in self._columns.items()},
+            {name: flags[rows] for name, flags in self._present.items()},
+            len(range(*rows.indices(self.num_rows))) if isinstance(rows, slice) else len(rows),
         )
 
     def __contains__(self, key: object) -> bool:
@@ -135,16 +130,21 @@ class ColumnBatch(Mapping[str, Any]):
         )
 
     def to_list(self) -> list[dict[str, Any]]:
-        """One dict a record of Python values; what a record lacks is not in its dict."""
+        """One dict a record of Python values, without the ragged features that the record lacks."""
         lists = {
             name: column.tolist() if isinstance(column, np.ndarray) else column.to_list()
             for name, column in self._columns.items()
         }
-        flags = {name: present.tolist() for name, present in self._present.items()}
-        return [
-            {name: values[i] for name, values in lists.items() if flags[name][i]}
-            for i in range(self.num_rows)
+        lacking = [
+            (name, np.flatnonzero(~self._present[name]).tolist())
+            for name, column in self._columns.items()
+            if isinstance(column, Ragged)
         ]
+        rows = [{name: values[i] for name, values in lists.items()} for i in range(self.num_rows)]
+        for name, numbers in lacking:
+            for i in numbers:
+                del rows[i][name]
+        return rows
 
     def equals(self, other: object) -> bool:
         """Whether `other` has the same columns, values and presence, in any order (NaN equals NaN)."""
@@ -236,40 +236,11 @@ class ColumnBatch(Mapping[str, Any]):
         """A polars DataFrame, through Arrow; ImportError says how to install what is missing."""
         return optional("polars").from_arrow(self.to_arrow())
 
-    def _summary(self) -> list[str]:
-        rows = []
-        for name in list(self)[:_SHOWN_COLUMNS]:
-            column, absent = self._columns[name], int((~self._present[name]).sum())
-            shown = ", ".join(_display.cut(preview(column, i)) for i in range(min(3, self.num_rows)))
-            tail = ", …" if self.num_rows > 3 else ""
-            gap = f"{absent:,} not present" if absent else ""
-            rows.append((repr(name), describe(column), gap, _display.cut(shown + tail, 90)))
-        more = len(self) - len(rows)
-        lines = [f"  {line}" for line in _display.text_table(rows)] if rows else []
-        return lines + ([f"  … {more:,} more columns"] if more else [])
-
     def __repr__(self) -> str:
-        head = f"ColumnBatch: {self.num_rows:,} rows, {len(self):,} columns"
-        return "\n".join([head, *self._summary()])
+        return "\n".join([_show.title(self), *_show.lines(self)])
 
     def _repr_html_(self) -> str:
-        names = list(self)[:_SHOWN_COLUMNS]
-        count = min(self.num_rows, _SHOWN_ROWS)
-        rows = [
-            [preview(self._columns[name], i) if self._present[name][i] else "–" for name in names]
-            for i in range(count)
-        ]
-        more = []
-        if self.num_rows > count:
-            more.append(f"{self.num_rows - count:,} more rows")
-        if len(self) > len(names):
-            more.append(f"{len(self) - len(names):,} more columns")
-        return _display.html_table(
-            f"ColumnBatch: {self.num_rows:,} rows, {len(self):,} columns",
-            [(name, describe(self._columns[name])) for name in names],
-            rows,
-            ", ".join(more),
-        )
+        return _show.html(self)
 
 
 class SequenceBatch:
@@ -300,7 +271,7 @@ class SequenceBatch:
         """So that `context, feature_lists = batch` works."""
         return iter((self.context, self.feature_lists))
 
-    def __getitem__(self, rows: slice | list[int] | npt.NDArray[Any]) -> SequenceBatch:
+    def __getitem__(self, rows: slice | Sequence[int] | npt.NDArray[Any]) -> SequenceBatch:
         return SequenceBatch(self.context[rows], self.feature_lists[rows])
 
     def row(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -367,10 +338,12 @@ class SequenceBatch:
 
     def __repr__(self) -> str:
         lines = [f"SequenceBatch: {self.num_rows:,} rows", " context"]
-        return "\n".join([*lines, *self.context._summary(), " feature_lists", *self.feature_lists._summary()])
+        return "\n".join(
+            [*lines, *_show.lines(self.context), " feature_lists", *_show.lines(self.feature_lists)]
+        )
 
     def _repr_html_(self) -> str:
-        return self.context._repr_html_() + self.feature_lists._repr_html_()
+        return _show.html(self.context) + _show.html(self.feature_lists)
 
 
 def _record_batch(names: list[str], arrays: list[Any], num_rows: int) -> Any:

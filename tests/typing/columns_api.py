@@ -33,7 +33,7 @@ def bytes_columns(column: BytesColumn) -> None:
     assert_type(len(column), int)
     assert_type(BytesColumn.from_list([b"a", bytearray(b"b")]), BytesColumn)
     assert_type(BytesColumn((b"abc",), [0, 1], np.array([1, 2])), BytesColumn)
-    column["name"]  # type: ignore[call-overload]
+    column["name"]  # type: ignore[index]
     BytesColumn((b"abc",), [0], [1], shape=3)  # type: ignore[arg-type]
 
 

@@ -357,6 +357,7 @@ class TestColumnBatch:
         with pytest.raises(IndexError, match="position 3 is out of range: there are 3 rows"):
             batch[[3]]
         assert ColumnBatch({}, None, 4)[1:3].num_rows == 2
+        assert batch[range(2)].num_rows == 2 and batch[(2,)].row(0)["label"] == 2**40
 
     def test_rows(self, scattered: BytesColumn, nested: Ragged) -> None:
         batch = batch_of(scattered, nested)
@@ -366,6 +367,10 @@ class TestColumnBatch:
         assert "steps" not in batch.to_list()[1] and batch.to_list()[0]["steps"] == [[1, 2]]
         with pytest.raises(IndexError, match="there are 3 rows"):
             batch.row(3)
+
+    def test_a_default_is_a_value_of_its_record(self) -> None:
+        batch = ColumnBatch({"x": np.array([0, -1, -1])}, {"x": [True, True, False]})
+        assert batch.to_list() == [{"x": 0}, {"x": -1}, {"x": -1}]
 
     def test_select(self, scattered: BytesColumn, nested: Ragged) -> None:
         batch = batch_of(scattered, nested).select(["label", "word"])

@@ -193,8 +193,9 @@ ARROW_ARRAYS = [
 def test_arrow_types(array: Any, expected: list[Any]) -> None:
     for part, rows in ((slice(0, 3), expected), (slice(1, 3), expected[1:]), (slice(3, 3), [])):
         made = ColumnBatch.from_arrow(pa.RecordBatch.from_arrays([array[part]], ["x"]))
-        assert [row.get("x") for row in made.to_list()] == rows
         assert made.present["x"].tolist() == [value is not None for value in rows]
+        found = zip(made.to_list(), made.present["x"], strict=True)
+        assert [row["x"] if present else None for row, present in found] == rows
 
 
 def test_null_rows_that_span_values() -> None:

@@ -1,0 +1,45 @@
+"""A batch of columns as text and as HTML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfrecord import _display
+from tfrecord._ragged import describe, preview
+
+_COLUMNS = 40
+_ROWS = 10
+
+
+def title(batch: Any) -> str:
+    """How much is there."""
+    return f"ColumnBatch: {batch.num_rows:,} rows, {len(batch):,} columns"
+
+
+def lines(batch: Any) -> list[str]:
+    """A line a column: its name, its type, in how many records it is lacking, its first rows."""
+    rows = []
+    for name in list(batch)[:_COLUMNS]:
+        column, lacking = batch[name], int((~batch.present[name]).sum())
+        first = ", ".join(_display.cut(preview(column, i)) for i in range(min(3, batch.num_rows)))
+        more = ", …" if batch.num_rows > 3 else ""
+        gap = f"{lacking:,} not present" if lacking else ""
+        rows.append((repr(name), describe(column), gap, _display.cut(first + more, 90)))
+    found = [f"  {line}" for line in _display.text_table(rows)] if rows else []
+    return found + ([f"  … {len(batch) - len(rows):,} more columns"] if len(batch) > len(rows) else [])
+
+
+def html(batch: Any) -> str:
+    """A table of the first rows; what a record lacks is a dash."""
+    names = list(batch)[:_COLUMNS]
+    count = min(batch.num_rows, _ROWS)
+    rows = [
+        [preview(batch[name], i) if batch.present[name][i] else "–" for name in names] for i in range(count)
+    ]
+    more = []
+    if batch.num_rows > count:
+        more.append(f"{batch.num_rows - count:,} more rows")
+    if len(batch) > len(names):
+        more.append(f"{len(batch) - len(names):,} more columns")
+    header = [(name, describe(batch[name])) for name in names]
+    return _display.html_table(title(batch), header, rows, ", ".join(more))
