@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfrecord import _display
-from tfrecord._ragged import describe, preview
+from tfrecord._ragged import Ragged, describe, preview
 
 _COLUMNS = 40
 _ROWS = 10
@@ -30,12 +30,10 @@ def lines(batch: Any) -> list[str]:
 
 
 def html(batch: Any) -> str:
-    """A table of the first rows; what a record lacks is a dash."""
+    """A table of the first rows; a ragged feature that the record lacks is a dash."""
     names = list(batch)[:_COLUMNS]
     count = min(batch.num_rows, _ROWS)
-    rows = [
-        [preview(batch[name], i) if batch.present[name][i] else "–" for name in names] for i in range(count)
-    ]
+    rows = [[_cell(batch, name, i) for name in names] for i in range(count)]
     more = []
     if batch.num_rows > count:
         more.append(f"{batch.num_rows - count:,} more rows")
@@ -43,3 +41,8 @@ def html(batch: Any) -> str:
         more.append(f"{len(batch) - len(names):,} more columns")
     header = [(name, describe(batch[name])) for name in names]
     return _display.html_table(title(batch), header, rows, ", ".join(more))
+
+
+def _cell(batch: Any, name: str, row: int) -> str:
+    lacking = isinstance(batch[name], Ragged) and not batch.present[name][row]
+    return "–" if lacking else preview(batch[name], row)
