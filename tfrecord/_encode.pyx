@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, autotestdict=False, binding=True
+# cython: language_level=3, boundscheck=False, wraparound=False, autotestdict=False, auto_pickle=False, binding=True
 """Kernel of the writer: dicts and columns to the wire bytes of Examples, framed.
 
 It imports no Python of ours. `RecordEncoder` writes what needs no rules (exact Python scalars, flat lists of them,
@@ -6,6 +6,7 @@ contiguous int64 and float32 arrays) and hands everything else to the functions 
 back is one of those again. `RowEncoder` gets arrays, and touches no object a value.
 """
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS,
     PyBUF_FORMAT,
@@ -108,6 +109,7 @@ cdef int grow(Out *out, uint64_t more) except -1:
     return 0
 
 
+@cython.final
 cdef class RecordEncoder:
     """Dicts to frames or payloads.
 
@@ -406,6 +408,7 @@ cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1
     return 0
 
 
+@cython.final
 cdef class RowEncoder:
     """Rows of columns to frames.
 

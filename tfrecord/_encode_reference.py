@@ -1,4 +1,4 @@
-"""The encoders in plain Python: what runs where no compiler was, and what the compiled ones are compared with.
+"""The encoders in plain Python: what runs where no compiler was, and what the compiled ones are held against.
 
 Bytes (minimal varints, key before value, numbers packed, features in the order of the dict)::
 
@@ -75,7 +75,9 @@ class RecordEncoder:
         self._to_steps = to_steps
         self._too_large = too_large
 
-    def encode(self, datum: dict[Any, Any], sequence: dict[Any, Any] | None, limit: int, framed: bool) -> bytes:
+    def encode(
+        self, datum: dict[Any, Any], sequence: dict[Any, Any] | None, limit: int, framed: bool
+    ) -> bytes:
         """The payload of one record, or its whole frame."""
         record = _field(1, self._entries(datum, False, limit))
         if sequence is not None:
@@ -121,7 +123,7 @@ class RowEncoder:
         self._limit = limit
 
     def measure(self, payloads: npt.NDArray[np.uint64]) -> tuple[int, int, int]:
-        """Fill in the size of each payload; (3, row, column) of the first that is too large, else (0, 0, 0)."""
+        """Fill in the size of each payload; (3, row, column) of the first too large one, else (0, 0, 0)."""
         for row in range(self._rows):
             for place, column in enumerate(self._columns):
                 if _least_size(column, row) > self._limit:  # before anything of that size is built

@@ -76,8 +76,9 @@ def _from_arrow(batch: Any) -> ColumnBatch:
         batch = batch.to_arrow()
     if not hasattr(batch, "schema") or not hasattr(batch, "num_rows"):
         raise TypeError(
-            f"write_batch: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a SequenceBatch, or an "
-            "Arrow RecordBatch or Table (of a DataFrame: pyarrow.Table.from_pandas(frame, preserve_index=False))"
+            f"write_batch: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "
+            "SequenceBatch, or an Arrow RecordBatch or Table "
+            "(of a DataFrame: pyarrow.Table.from_pandas(frame, preserve_index=False))"
         )
     return ColumnBatch.from_arrow(batch)
 
@@ -117,7 +118,12 @@ def _flat_column(
 def _flags(key: str, present: Any, rows: int) -> npt.NDArray[np.uint8] | None:
     flags = np.asarray(present)
     if flags.dtype != np.bool_ or flags.shape != (rows,):
-        refuse(ValueError, key, f"present flags of {flags.dtype}, shape {flags.shape}", f"bool of shape ({rows},)")
+        refuse(
+            ValueError,
+            key,
+            f"present flags of {flags.dtype}, shape {flags.shape}",
+            f"bool of shape ({rows},)",
+        )
     return None if flags.all() else np.ascontiguousarray(flags).view(np.uint8)
 
 
@@ -127,10 +133,10 @@ def _as_column(key: str, column: Any, kind: int | None) -> Any:
         return column
     if isinstance(column, (list, range)):
         column = _list_column(key, column)
-    column = _values._as_array_or_self(key, column, None)
+    column = _values.as_array(key, column, None)
     if not isinstance(column, np.ndarray) or column.ndim == 0:
         refuse(TypeError, key, describe(column), _EXPECTED)
-    _values._refuse_masked(key, column, None)
+    _values.refuse_masked(key, column, None)
     if column.dtype.kind not in "SUTO":
         return column
     return _bytes_column(key, column) if kind in (None, BYTES) else _object_numbers(key, column, kind)
@@ -156,7 +162,7 @@ def _bytes_column(key: str, column: npt.NDArray[Any]) -> BytesColumn:
         offsets = np.arange(column.size, dtype=np.int64) * column.dtype.itemsize
         return BytesColumn((column.tobytes(),), offsets, lengths, shape=column.shape)
     leaves = BytesColumn.from_list(
-        [_values._leaf(key, item, BYTES, i, None) for i, item in enumerate(column.reshape(-1).tolist())]
+        [_values.bytes_leaf(key, item, i) for i, item in enumerate(column.reshape(-1).tolist())]
     )
     return BytesColumn(leaves.buffers, leaves.offsets, leaves.lengths, shape=column.shape)
 
@@ -171,11 +177,10 @@ def _object_numbers(key: str, column: npt.NDArray[Any], kind: int) -> npt.NDArra
 
 def _numbers(key: str, leaves: npt.NDArray[Any], kind: int | None) -> tuple[int, npt.NDArray[Any]]:
     if kind == BYTES:
-        refuse(TypeError, key, describe(leaves), _values._EXPECTED[BYTES])
+        refuse(TypeError, key, describe(leaves), _values.EXPECTED[BYTES])
     if kind is None:
         kind = INT if leaves.dtype.kind in "iub" else FLOAT
-    flat = leaves.reshape(-1)
-    return kind, _values.int64_array(key, flat) if kind == INT else _values.float32_array(key, flat)
+    return kind, _values.int64_array(key, leaves) if kind == INT else _values.float32_array(key, leaves)
 
 
 def _split_steps(key: str, column: Any) -> tuple[npt.NDArray[np.int64], Any]:
@@ -196,7 +201,9 @@ def _split_values(key: str, column: Any) -> tuple[npt.NDArray[np.int64] | None, 
     if isinstance(column, Ragged):
         splits, column = column.row_splits, column.values
         if isinstance(column, Ragged):
-            refuse(TypeError, key, "a Ragged of Ragged", "one level of rows; steps belong into a SequenceBatch")
+            refuse(
+                TypeError, key, "a Ragged of Ragged", "one level of rows; steps belong into a SequenceBatch"
+            )
     width = int(np.prod(column.shape[1:], dtype=np.int64))
     if splits is not None:
         return np.ascontiguousarray(splits * width), 0, column

@@ -1,4 +1,4 @@
-"""Where a writer's bytes go: whole frames or nothing, plain or compressed, to a path, a URL or a binary file."""
+"""Where a writer's bytes go: whole frames or nothing, plain or compressed, to a path, URL or binary file."""
 
 from __future__ import annotations
 
@@ -50,16 +50,15 @@ class Output:
         self._compressor = None if bits is None else zlib.compressobj(wbits=bits)
 
     def _open(self, target: Any, mode: str) -> None:
-        if hasattr(target, "write") or _is_fsspec_file(target):
+        if _is_file(target):
             self._adopt(target, mode)
             return
-        path = os.fsdecode(os.fspath(target))
-        self.path = path
-        local = path.removeprefix("file://")
-        if is_url(local):
-            self._file = _open_url(path, mode)
+        path = local_path(target)
+        if path is None:
+            self.path = os.fsdecode(target)
+            self._file = _open_url(self.path, mode)
         else:
-            self.path = path = local
+            self.path = path
             self.is_local = True
             keep = self._check_tail(path) if mode == "a" and os.path.exists(path) else None
             # Unbuffered: each record reaches the system whole, in one write.
@@ -87,8 +86,8 @@ class Output:
     def _check_tail(self, path: str) -> int | None:
         """Learn what a file to append to holds. Returns where to cut it, None where it is whole.
 
-        Only the incomplete last record of a plain file that starts as a TFRecord file is cut off, with a warning.
-        Anything else that is not as it should be raises.
+        Only the incomplete last record of a plain file that starts as a TFRecord file is cut off, with a
+        warning. Anything else that is not as it should be raises.
         """
         with open(path, "rb") as file:
             head = file.read(1 << 12)
@@ -102,7 +101,9 @@ class Output:
                     f"say compression_type={found.upper() or None!r}"
                 )
             if found == "zlib":
-                raise ValueError(f"{path}: a zlib file cannot be appended to: one file is one zlib stream; use GZIP")
+                raise ValueError(
+                    f"{path}: a zlib file cannot be appended to: one file is one zlib stream; use GZIP"
+                )
         if found:
             chunks = streams.iter_chunks(path, compression_type=found, verify=framing.VERIFY_LENGTHS)
             self.lengths = np.concatenate([self.lengths, *(chunk.lengths for chunk in chunks)])
@@ -118,16 +119,20 @@ class Output:
         if count:
             last = framing.check_frames(view, scan.offsets[-1:], scan.lengths[-1:])
             if last is not None:
-                raise framing.corrupt_error(last[1], path=path, record=count - 1, offset=int(scan.offsets[-1]))
+                raise framing.corrupt_error(
+                    last[1], path=path, record=count - 1, offset=int(scan.offsets[-1])
+                )
         if scan.reason is None:
             return None
         cut = scan.reason == "truncated_record" or (scan.reason == "truncated_header" and count)
         if not cut:
             head = bytes(view[: 1 << 12])
-            raise framing.corrupt_error(scan.reason, path=path, record=count, offset=scan.end, buffer_head=head)
+            raise framing.corrupt_error(
+                scan.reason, path=path, record=count, offset=scan.end, buffer_head=head
+            )
         warnings.warn(
-            f"{path}: record {count} at offset {scan.end} is incomplete; its {len(view) - scan.end} bytes are cut off "
-            "before appending",
+            f"{path}: record {count} at offset {scan.end} is incomplete; "
+            f"its {len(view) - scan.end} bytes are cut off before appending",
             RuntimeWarning,
             stacklevel=5,
         )
@@ -136,12 +141,13 @@ class Output:
     def write(self, parts: Iterable[Any], size: int) -> None:
         """Write one or more whole frames, given in parts of `size` bytes together.
 
-        Where a part cannot be written the file is cut back to what it was, and the error goes on. A file that cannot
-        be cut back (a pipe, a compressed stream) takes no more records then.
+        Where a part cannot be written the file is cut back to what it was, and the error goes on. A file that
+        cannot be cut back (a pipe, a compressed stream) takes no more records then.
         """
         if self._broken:
             raise TFRecordError(
-                f"{self.path or '<stream>'}: an earlier write failed in the middle of a record and could not be undone"
+                f"{self.path or '<stream>'}: an earlier write failed in the middle of a record "
+                "and could not be undone"
             )
         start = self._sent
         try:
@@ -158,7 +164,7 @@ class Output:
         return bool(self._owned) or self._compressor is not None
 
     def park(self) -> None:
-        """Give the file descriptor back until the next write, where the file can be found again by its path."""
+        """Give the descriptor back until the next write, where the path leads to the file again."""
         if self.is_local and self._base is not None and self._owned:
             self._file.close()
             self._file, self._owned = None, []
@@ -254,8 +260,17 @@ def _position(file: Any) -> int | None:
         return None
 
 
-def _is_fsspec_file(target: Any) -> bool:
-    return hasattr(target, "open") and hasattr(target, "fs") and hasattr(target, "full_name")
+def local_path(target: Any) -> str | None:
+    """The path of a local file; None for a file object or a URL elsewhere."""
+    if _is_file(target):
+        return None
+    path = os.fsdecode(os.fspath(target)).removeprefix("file://")
+    return None if is_url(path) else path
+
+
+def _is_file(target: Any) -> bool:
+    """A file object, or what fsspec.open() gives (which is a PathLike too)."""
+    return hasattr(target, "write") or (hasattr(target, "open") and hasattr(target, "full_name"))
 
 
 def _open_url(url: str, mode: str) -> Any:

@@ -1,8 +1,8 @@
 """What a caller may give for a feature, and how it becomes one of the three kinds.
 
 Every rule about accepted values is here. The compiled encoder takes the everyday cases itself (exact Python
-scalars, flat lists of them, contiguous arrays) and asks this module for everything else, so that both engines accept
-and refuse the same things with the same words.
+scalars, flat lists of them, contiguous arrays) and asks this module for everything else, so that both engines
+accept and refuse the same things with the same words.
 
 A wrong type is a `TypeError`, a value that does not fit is a `ValueError`; both read
 ``feature KEY: got WHAT, expected WHAT``. No message quotes the content of a byte string.
@@ -27,7 +27,7 @@ TYPE_NAMES = {"byte": BYTES, "bytes": BYTES, "float": FLOAT, "float32": FLOAT, "
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _MAX_DEPTH = 64
-_EXPECTED = {
+EXPECTED = {
     BYTES: "bytes or str, or a list or array of them (type 'bytes'); numbers as raw bytes: array.tobytes()",
     FLOAT: "a number, or a list or array of them (type 'float')",
     INT: "an integer, or a list or array of them (type 'int')",
@@ -40,7 +40,12 @@ Values = list[bytes] | npt.NDArray[np.float32] | npt.NDArray[np.int64]
 
 
 def refuse(
-    error: type[Exception], key: object, got: str, expected: str, step: int | None = None, cause: Exception | None = None
+    error: type[Exception],
+    key: object,
+    got: str,
+    expected: str,
+    step: int | None = None,
+    cause: Exception | None = None,
 ) -> NoReturn:
     """Raise `error` in the one form of every message about a value."""
     place = f"feature {ascii(key)}" + ("" if step is None else f", step {step}")
@@ -70,7 +75,11 @@ def _at(got: str, position: int | None) -> str:
 def check_key(key: object) -> bytes:
     """The UTF-8 of a feature's name. `TypeError` for no str, `ValueError` for a lone surrogate."""
     if not isinstance(key, str):
-        got = f"{describe(key)} as a feature's name" if not isinstance(key, int) else f"int {key} as a feature's name"
+        got = (
+            f"{describe(key)} as a feature's name"
+            if not isinstance(key, int)
+            else f"int {key} as a feature's name"
+        )
         refuse(TypeError, key, got, "str")
     try:
         return key.encode()
@@ -102,9 +111,9 @@ def check_datum(datum: object, what: str) -> Mapping[str, Any]:
 def to_values(key: str, value: Any, kind: int, step: int | None = None) -> Values:
     """The values of one feature (or of one step) in C order.
 
-    Returns a list of `bytes`, or a fresh or borrowed contiguous 1-D array of float32 or int64, native byte order.
+    Returns a list of `bytes`, or a contiguous 1-D array of float32 or int64 (the caller's own if it is one).
     """
-    value = _as_array_or_self(key, value, step)
+    value = as_array(key, value, step)
     if isinstance(value, np.ndarray):
         return _from_array(key, value, kind, step)
     if _is_leaf(value) or not isinstance(value, Sequence):
@@ -115,14 +124,14 @@ def to_values(key: str, value: Any, kind: int, step: int | None = None) -> Value
 
 
 def to_steps(key: str, value: Any, kind: int) -> Sequence[Any]:
-    """The steps of a sequence feature; each is for `to_values`. The first axis of an array counts the steps."""
-    value = _as_array_or_self(key, value, None)
+    """The steps of a sequence feature, each for `to_values`. The first axis of an array counts the steps."""
+    value = as_array(key, value, None)
     if isinstance(value, np.ndarray) and value.ndim:
-        _refuse_masked(key, value, None)
+        refuse_masked(key, value, None)
         return list(value)
     if isinstance(value, Sequence) and not _is_leaf(value):
         return value
-    expected = f"a list of steps, each {_EXPECTED[kind]}"
+    expected = f"a list of steps, each {EXPECTED[kind]}"
     refuse(TypeError, key, describe(value), expected)
 
 
@@ -130,7 +139,7 @@ def _is_leaf(value: object) -> bool:
     return isinstance(value, (str, bytes, bytearray, memoryview, int, float, np.generic)) or value is None
 
 
-def _as_array_or_self(key: object, value: Any, step: int | None) -> Any:
+def as_array(key: object, value: Any, step: int | None) -> Any:
     """Arrays of other libraries as NumPy arrays; anything else unchanged."""
     kind = type(value)
     if kind in (int, float, bytes, str, list, tuple) or isinstance(value, (np.ndarray, np.generic)):
@@ -159,45 +168,47 @@ def _tensor_to_array(tensor: Any) -> npt.NDArray[Any]:
     return result
 
 
-def _refuse_masked(key: object, values: npt.NDArray[Any], step: int | None) -> None:
+def refuse_masked(key: object, values: npt.NDArray[Any], step: int | None) -> None:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        refuse(ValueError, key, "an array with masked values", "values only: array.compressed() or array.filled(x)", step)
+        expected = "values only: array.compressed() or array.filled(x)"
+        refuse(ValueError, key, "an array with masked values", expected, step)
 
 
 def _from_array(key: object, values: npt.NDArray[Any], kind: int, step: int | None) -> Values:
-    _refuse_masked(key, values, step)
+    refuse_masked(key, values, step)
     values = np.asarray(values)
     if values.dtype.kind == "O":
         leaves: list[Any] = []
         # tolist() of an object array leaves its items as they are.
         _flatten(key, values.tolist() if values.ndim else [values.item()], kind, step, leaves, 0)
         return _pack(key, leaves, kind, step)
-    flat = values.reshape(-1)
-    if flat.size == 0:
-        return [] if kind == BYTES else np.empty(0, np.float32 if kind == FLOAT else np.int64)
+    if not values.size:
+        values = np.zeros(0, "S1" if kind == BYTES else np.int64)  # of no values any dtype will do
     if kind == BYTES:
-        if flat.dtype.kind not in "SUT":
-            refuse(TypeError, key, describe(values), _EXPECTED[kind], step)
-        return [_leaf(key, item, kind, i, step) for i, item in enumerate(flat.tolist())]
-    return int64_array(key, flat, step) if kind == INT else float32_array(key, flat, step)
+        if values.dtype.kind not in "SUT":
+            refuse(TypeError, key, describe(values), EXPECTED[kind], step)
+        return [bytes_leaf(key, item, i, step) for i, item in enumerate(values.reshape(-1).tolist())]
+    return int64_array(key, values, step) if kind == INT else float32_array(key, values, step)
 
 
-def int64_array(key: object, flat: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.int64]:
-    """A 1-D integer or bool array as contiguous int64, exact or an error with the value and its position."""
-    if flat.dtype.kind not in "iub":
-        refuse(TypeError, key, describe(flat), _EXPECTED[INT], step)
+def int64_array(key: object, values: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.int64]:
+    """An integer or bool array as contiguous 1-D int64, exact or an error with the value and its position."""
+    if values.dtype.kind not in "iub":
+        refuse(TypeError, key, describe(values), EXPECTED[INT], step)
+    flat = values.reshape(-1)
     if flat.dtype.kind == "u" and flat.dtype.itemsize == 8 and flat.size and flat.max() > INT64_MAX:
         place = int(np.argmax(flat > INT64_MAX))
         refuse(ValueError, key, f"{describe(int(flat[place]))} at position {place}", _INT_RANGE, step)
     return np.ascontiguousarray(flat, dtype=np.int64)
 
 
-def float32_array(key: object, flat: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.float32]:
-    """A 1-D numeric array as contiguous float32, rounded to nearest; a finite value that overflows is an error."""
-    if flat.dtype.kind == "V" and flat.dtype.name.startswith(("bfloat16", "float8")):
-        flat = flat.astype(np.float32)  # ml_dtypes, as JAX and TensorFlow give them
-    if flat.dtype.kind not in "fiub":
-        refuse(TypeError, key, describe(flat), _EXPECTED[FLOAT], step)
+def float32_array(key: object, values: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.float32]:
+    """A numeric array as contiguous 1-D float32, rounded; a finite value that overflows is an error."""
+    if values.dtype.kind == "V" and values.dtype.name.startswith(("bfloat16", "float8")):
+        values = values.astype(np.float32)  # ml_dtypes, as JAX and TensorFlow give them
+    if values.dtype.kind not in "fiub":
+        refuse(TypeError, key, describe(values), EXPECTED[FLOAT], step)
+    flat = values.reshape(-1)
     if flat.dtype.kind == "f" and flat.dtype.itemsize <= 4:
         return np.ascontiguousarray(flat, dtype=np.float32)
     if flat.dtype.kind != "f":
@@ -219,7 +230,7 @@ def _flatten(
         refuse(ValueError, key, f"a list nested more than {_MAX_DEPTH} deep", "a list of rows", step)
     shape: tuple[int, ...] | None = None
     for item in items:
-        item = _as_array_or_self(key, item, step)
+        item = as_array(key, item, step)
         inner: tuple[int, ...] = ()
         if isinstance(item, np.ndarray):
             leaves.extend(_from_array(key, item, kind, step))
@@ -230,7 +241,8 @@ def _flatten(
             leaves.append(_leaf(key, item, kind, len(leaves), step))
         if shape is not None and inner != shape:
             got = f"a ragged nested list (shape {inner} beside {shape})"
-            refuse(ValueError, key, got, "rows of one shape; rows of their own length are sequence features", step)
+            expected = "rows of one shape; rows of their own length are sequence features"
+            refuse(ValueError, key, got, expected, step)
         shape = inner
     return (len(items), *(shape or ()))
 
@@ -238,30 +250,36 @@ def _flatten(
 def _leaf(key: object, value: Any, kind: int, position: int | None, step: int | None) -> bytes | float | int:
     """One value of the kind, or the error with its position."""
     if kind == BYTES:
-        if isinstance(value, str):
-            try:
-                return str.encode(value)
-            except UnicodeEncodeError as error:
-                got = _at("str with a lone surrogate", position)
-                refuse(ValueError, key, got, "text that UTF-8 can hold", step, error)
-        if isinstance(value, (bytes, bytearray)):
-            return bytes(value)
-        if isinstance(value, memoryview):
-            return value.tobytes()
-    elif isinstance(value, (bool, np.bool_)):
+        return bytes_leaf(key, value, position, step)
+    if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    elif kind == INT:
+    if kind == INT:
         return _int_leaf(key, value, position, step)
-    elif not isinstance(value, np.generic) or isinstance(value, (np.integer, np.floating)):
+    if not isinstance(value, np.generic) or isinstance(value, (np.integer, np.floating)):
         return _float_leaf(key, value, position, step)
-    refuse(TypeError, key, _at(describe(value), position), _EXPECTED[kind], step)
+    refuse(TypeError, key, _at(describe(value), position), EXPECTED[kind], step)
+
+
+def bytes_leaf(key: object, value: Any, position: int | None, step: int | None = None) -> bytes:
+    """One byte string, text as UTF-8, or the error with its position."""
+    if isinstance(value, str):
+        try:
+            return str.encode(value)
+        except UnicodeEncodeError as error:
+            got = _at("str with a lone surrogate", position)
+            refuse(ValueError, key, got, "text that UTF-8 can hold", step, error)
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    if isinstance(value, memoryview):
+        return value.tobytes()
+    refuse(TypeError, key, _at(describe(value), position), EXPECTED[BYTES], step)
 
 
 def _int_leaf(key: object, value: Any, position: int | None, step: int | None) -> int:
     try:
         number = operator.index(value)
     except TypeError as error:
-        refuse(TypeError, key, _at(describe(value), position), _EXPECTED[INT], step, error)
+        refuse(TypeError, key, _at(describe(value), position), EXPECTED[INT], step, error)
     if not INT64_MIN <= number <= INT64_MAX:
         refuse(ValueError, key, _at(describe(number), position), _INT_RANGE, step)
     return number
@@ -269,13 +287,13 @@ def _int_leaf(key: object, value: Any, position: int | None, step: int | None) -
 
 def _float_leaf(key: object, value: Any, position: int | None, step: int | None) -> float:
     if isinstance(value, (str, bytes, bytearray, memoryview)):
-        refuse(TypeError, key, _at(describe(value), position), _EXPECTED[FLOAT], step)
+        refuse(TypeError, key, _at(describe(value), position), EXPECTED[FLOAT], step)
     try:
         number = float(value)
     except OverflowError as error:
         refuse(ValueError, key, _at(describe(value), position), _FLOAT_RANGE, step, error)
     except (TypeError, ValueError) as error:
-        refuse(TypeError, key, _at(describe(value), position), _EXPECTED[FLOAT], step, error)
+        refuse(TypeError, key, _at(describe(value), position), EXPECTED[FLOAT], step, error)
     # A Decimal or long double beyond float64 becomes inf on the way: it was none.
     if math.isinf(number) and value != number:
         refuse(ValueError, key, _at(describe(value), position), _FLOAT_RANGE, step)

@@ -55,8 +55,8 @@ def encode_example(datum: Datum) -> bytes:
 
     Args:
         datum: name to ``(value, typename)``, with typename ``"bytes"``/``"byte"``, ``"float"``/``"float32"``
-            or ``"int"``/``"int64"`` (blanks around it ignored). A value is a scalar, a list, tuple or array of
-            any shape (written flat, in C order), or a CPU tensor; text is written as UTF-8. An empty list
+            or ``"int"``/``"int64"`` (blanks around it ignored). A value is a scalar, a list, tuple or array
+            of any shape (written flat, in C order), or a CPU tensor; text is written as UTF-8. An empty list
             keeps its kind. The items of a NumPy ``S`` array are what NumPy gives back, that is without
             trailing zero bytes: keep exact bytes in a list or an object array.
 
@@ -74,9 +74,9 @@ def encode_example(datum: Datum) -> bytes:
 def encode_sequence_example(context: Datum, sequence: Datum) -> bytes:
     """One record as the bytes of a tf.train.SequenceExample.
 
-    `context` is as for `encode_example`. In `sequence` a value is a list of steps, each a scalar, list or array
-    (of its own length); the first axis of an array counts the steps. Empty steps are kept. Errors as for
-    `encode_example`.
+    `context` is as for `encode_example`. In `sequence` a value is a list of steps, each a scalar, list or
+    array (of its own length); the first axis of an array counts the steps. Empty steps are kept. Errors as
+    for `encode_example`.
     """
     if sequence is None:
         raise TypeError("the sequence: got None, expected a dict {name: (list of steps, typename)}")
@@ -100,8 +100,8 @@ def _encode(datum: Any, sequence: Any, framed: bool) -> bytes:
 class RowFrames:
     """The rows of a batch, measured and ready to be encoded a run at a time.
 
-    `lengths` is the size of each payload (uint64). Raises ValueError, naming row and feature, where a row cannot
-    be one record.
+    `lengths` is the size of each payload (uint64). Raises ValueError, naming row and feature, where a row
+    cannot be one record.
     """
 
     def __init__(self, rows: FlatBatch) -> None:
@@ -112,7 +112,10 @@ class RowFrames:
         status, row, column = self._encoder.measure(self.lengths)
         if status:
             key = rows.columns[column].key.decode() if column < len(rows.columns) else ""
-            problems = {1: "row splits that fall or lie outside the values", 2: "a byte string outside its buffer"}
+            problems = {
+                1: "row splits that fall or lie outside the values",
+                2: "a byte string outside its buffer",
+            }
             got = f"in row {row} {problems.get(status, 'a record of 2 GiB or more')}"
             _values.refuse(ValueError, key, got, "one Example a row")
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from indexer.build import IndexWriter
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
-from tfrecord._output import Output
 from tfrecord._flatten import flatten_batch
+from tfrecord._output import Output, local_path
 from tfrecord._values import describe
 from tfrecord.encode import Datum, RowFrames, encode_example, encode_frame, encode_sequence_example
 
@@ -35,17 +35,19 @@ class TFRecordWriter:
     """Writes records to a path, a URL or a binary file.
 
     Args:
-        data_path: a path, a URL (with fsspec), or an object with a binary `write` (written from where it stands,
-            flushed but not closed by `close`; short writes are completed).
+        data_path: a path, a URL (with fsspec), or an object with a binary `write` (written from where it
+            stands, flushed but not closed by `close`; short writes are completed).
         mode: ``"w"`` replaces, ``"x"`` wants a new file, ``"a"`` appends.
         compression_type: None, ``"GZIP"`` or ``"ZLIB"`` in any case.
-        index: write the extended index beside the file as it goes; it replaces the old one on a clean `close`.
+        index: make the extended index as records are written; it replaces the old one on a clean `close`.
 
-    Each record reaches the file whole, in one write. A record that is refused, or cannot be written, leaves the file
-    as it was before; after a failed write to a pipe or a compressed file, which cannot be cut back, no more is taken.
+    Each record reaches the file whole, in one write, without a buffer here: what `write` has returned from is
+    in the system's hands. A record that is refused, or cannot be written, leaves the file as it was before;
+    after a failed write to a pipe or a compressed file, which cannot be cut back, no more is taken. A
+    compressed file is complete only after `close`.
 
-    Appending hops over the whole file first. An incomplete last record is cut off, with a `RuntimeWarning`; other
-    damage, another compression and zlib are refused. Appending to gzip adds a member.
+    Appending hops over the whole file first. An incomplete last record is cut off, with a `RuntimeWarning`;
+    other damage, another compression and zlib are refused. Appending to gzip adds a member.
 
     Raises:
         ValueError: an unknown mode or compression. FileExistsError: with ``"x"``.
@@ -55,25 +57,16 @@ class TFRecordWriter:
         self, data_path: Any, *, mode: str = "w", compression_type: str | None = None, index: bool = False
     ) -> None:
         self._closed = True  # so that a failure below leaves the finaliser nothing to do
+        if index and local_path(data_path) is None:
+            raise ValueError("index=True needs a local path; elsewhere use tfrecord.build_index afterwards")
         self._output = Output(data_path, mode, compression_type)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
-        self._index: IndexWriter | None = None
-        if index:
-            try:
-                self._index = self._start_index()
-            except BaseException:
-                self._output.abandon()
-                raise
+        self._index = IndexWriter() if index else None
+        if self._index is not None:
+            self._index.add_many(self._output.lengths)
         self._output.lengths = self._output.lengths[:0]
         self._closed = False
-
-    def _start_index(self) -> IndexWriter:
-        if not self._output.is_local:
-            raise ValueError("index=True needs a local path; index a file elsewhere with tfrecord.build_index")
-        index = IndexWriter()
-        index.add_many(self._output.lengths)
-        return index
 
     @property
     def num_records(self) -> int:
@@ -90,7 +83,7 @@ class TFRecordWriter:
         return self._output.size
 
     def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
-        """Write one tf.train.Example, or with `sequence_datum` one tf.train.SequenceExample whose context is `datum`.
+        """Write one tf.train.Example, or with `sequence_datum` a tf.train.SequenceExample of context `datum`.
 
         Both map a name to ``(value, typename)``; see `tfrecord.encode.encode_example` for values and errors.
         """
@@ -110,14 +103,14 @@ class TFRecordWriter:
         """Write n records from columns, without a Python object a value.
 
         Args:
-            columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), or an Arrow
-                RecordBatch or Table. A column is an array ``(n, ...)`` (integers and bool become int64, floats
-                float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list; or a pair of one of these and a
-                type name, as in `write`.
+            columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), or an
+                Arrow RecordBatch or Table. A column is an array ``(n, ...)`` (integers and bool become int64,
+                floats float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list; or a pair of one of
+                these and a type name, as in `write`.
             present: for a dict: name to bool ``(n,)``; where False the record lacks the feature.
 
-        All rows are checked before the first is written; errors are those of `write`. Where the file cannot take
-        them all it is cut back to where it was before the batch.
+        All rows are checked before the first is written; errors are those of `write`. Where the file cannot
+        take them all it is cut back to where it was before the batch.
         """
         self._check_open()
         _write_rows(RowFrames(flatten_batch(columns, present)), [self], 0, lambda writer: None)
@@ -143,8 +136,10 @@ class TFRecordWriter:
         self._output.flush()
 
     def close(self) -> None:
-        """End the file, then replace its index where one is written. Closing twice is fine; writing afterwards is a
-        `ValueError`."""
+        """End the file, then replace its index where one is made.
+
+        Closing twice is fine; writing afterwards is a `ValueError`.
+        """
         self._finish(True)
 
     def _finish(self, with_index: bool) -> None:
@@ -168,7 +163,9 @@ class TFRecordWriter:
         self._check_open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._finish(kind is None)
 
     def __del__(self) -> None:
@@ -231,8 +228,8 @@ class ShardedTFRecordWriter:
     """Writes the shards ``base-00000-of-0000N`` in turn: record i goes to shard i modulo N.
 
     The shards are balanced to within one record, and those without a record are valid empty files. At most
-    a few dozen files are open at a time, however many shards there are; each compressed shard holds its compressor
-    (about 256 kB).
+    a few dozen files are open at a time, however many shards there are; each compressed shard holds its
+    compressor (about 256 kB).
 
     Args:
         base: path of the shards without the suffix. num_shards: at least 1.
@@ -303,7 +300,7 @@ class ShardedTFRecordWriter:
             writer.flush()
 
     def close(self) -> None:
-        """End all shards; also where one fails the others are ended, and the first error is raised. Twice is fine."""
+        """End all shards. Where one fails the others are ended too before that is raised. Twice is fine."""
         self._finish(True)
 
     def _finish(self, with_index: bool) -> None:
@@ -330,5 +327,7 @@ def _payload_view(record: Any) -> memoryview:
         hint = " (of a message: record.SerializeToString())" if hasattr(record, "SerializeToString") else ""
         raise TypeError(f"write_bytes: got {describe(record)}, expected a bytes-like object{hint}") from None
     if view.format not in ("B", "b", "c"):
-        raise TypeError(f"write_bytes: got items of format {view.format!r}, expected bytes: give array.tobytes()")
+        raise TypeError(
+            f"write_bytes: got items of format {view.format!r}, expected bytes: give array.tobytes()"
+        )
     return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())

@@ -33,11 +33,14 @@ SCRIPT = textwrap.dedent(
         features = []
         for record in records:
             example = tf.train.Example.FromString(record)
-            features.append({k: list(getattr(v, v.WhichOneof("kind")).value) for k, v in example.features.feature.items()
-                             if v.WhichOneof("kind") != "bytes_list"})
-        spec = {"i": tf.io.VarLenFeature(tf.int64), "f": tf.io.VarLenFeature(tf.float32), "b": tf.io.VarLenFeature(tf.string)}
+            kinds = {k: (v, v.WhichOneof("kind")) for k, v in example.features.feature.items()}
+            numbers = {k: (v, f) for k, (v, f) in kinds.items() if f != "bytes_list"}
+            features.append({k: list(getattr(v, f).value) for k, (v, f) in numbers.items()})
+        types = {"i": tf.int64, "f": tf.float32, "b": tf.string}
+        spec = {k: tf.io.VarLenFeature(t) for k, t in types.items()}
         parsed = tf.io.parse_example(records, spec) if records else {}
-        values = {k: [x.hex() if isinstance(x, bytes) else x for x in v.values.numpy().tolist()] for k, v in parsed.items()}
+        lists = {k: v.values.numpy().tolist() for k, v in parsed.items()}
+        values = {k: [x.hex() if isinstance(x, bytes) else x for x in v] for k, v in lists.items()}
         out.append({"records": [r.hex() for r in records], "features": features, "values": values})
     sequence = bytes.fromhex(sys.argv[1])
     context, lists = tf.io.parse_single_sequence_example(
@@ -66,7 +69,12 @@ def test_tensorflow_reads_what_was_written(tmp_path: Path) -> None:
         path = str(tmp_path / f"a{compression}")
         rows: list[bytes] = []
         with TFRecordWriter(path, compression_type=compression) as writer:
-            datum = {"i": ([1, -1], "int"), "f": (0.5, "float"), "b": (["a\0", b"\xff\0"], "byte"), "e": ([], "int")}
+            datum = {
+                "i": ([1, -1], "int"),
+                "f": (0.5, "float"),
+                "b": (["a\0", b"\xff\0"], "byte"),
+                "e": ([], "int"),
+            }
             writer.write(datum)
             rows.append(encode_example(datum))
             writer.write({})
@@ -94,7 +102,11 @@ def test_tensorflow_reads_what_was_written(tmp_path: Path) -> None:
     )
 
     run = subprocess.run(
-        [PYTHON, "-c", SCRIPT, sequence.hex()], input=json.dumps(files), capture_output=True, text=True, check=False
+        [PYTHON, "-c", SCRIPT, sequence.hex()],
+        input=json.dumps(files),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
     got = json.loads(run.stdout)

@@ -35,7 +35,14 @@ def shaped(kind: str, values: list[Any]) -> st.SearchStrategy[Any]:
     dtype = {"byte": object, "float": np.float32, "int": np.int64}[kind]
     array = np.empty(len(values), dtype)
     array[:] = values
-    forms: list[Any] = [values, tuple(values), array, np.repeat(array, 3)[::3], array.reshape(1, -1), [values]]
+    forms: list[Any] = [
+        values,
+        tuple(values),
+        array,
+        np.repeat(array, 3)[::3],
+        array.reshape(1, -1),
+        [values],
+    ]
     if kind != "byte":
         forms += [array.astype(array.dtype.newbyteorder()), list(array)]
     if len(values) == 1:
@@ -83,7 +90,14 @@ def test_protobuf_reads_what_was_written(case: tuple[dict[str, Any], dict[str, A
     assert message.ByteSize() == len(encoded) or not plain
 
 
-@given(st.dictionaries(keys, st.tuples(st.sampled_from(["byte", "float", "int"]), st.lists(st.integers(0, 5), max_size=6)), max_size=4), st.data())
+@given(
+    st.dictionaries(
+        keys,
+        st.tuples(st.sampled_from(["byte", "float", "int"]), st.lists(st.integers(0, 5), max_size=6)),
+        max_size=4,
+    ),
+    st.data(),
+)
 def test_protobuf_reads_sequences(shape: dict[str, tuple[str, list[int]]], data: st.DataObject) -> None:
     values = {"byte": strings, "float": floats, "int": ints}
     plain = {
@@ -118,7 +132,10 @@ anything = st.recursive(
 
 
 @pytest.mark.skipif(KERNEL is None, reason="only the reference engine runs")
-@given(st.dictionaries(keys, st.tuples(anything, st.sampled_from(["byte", "float", "int "])), max_size=3), st.booleans())
+@given(
+    st.dictionaries(keys, st.tuples(anything, st.sampled_from(["byte", "float", "int "])), max_size=3),
+    st.booleans(),
+)
 def test_both_engines_write_and_refuse_the_same(datum: dict[str, Any], steps: bool) -> None:
     results = []
     for encoder in encoders():
@@ -143,7 +160,9 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
         ragged = draw(st.booleans())
         total = count if ragged else 2 * rows
         if kind == "byte":
-            values: Any = BytesColumn.from_list(draw(st.lists(st.binary(max_size=9), min_size=total, max_size=total)))
+            values: Any = BytesColumn.from_list(
+                draw(st.lists(st.binary(max_size=9), min_size=total, max_size=total))
+            )
             if not ragged:
                 values = BytesColumn(values.buffers, values.offsets, values.lengths, shape=(rows, 2))
         else:
@@ -197,7 +216,9 @@ def test_a_batch_of_sequences_is_the_same_in_both_engines(one: dict[str, Any], t
         pytest.skip("only the reference engine runs")
     rows = min(one["rows"], two["rows"])
     context = ColumnBatch(one["columns"], one["present"], one["rows"])[:rows]
-    steps = {key: column for key, column in two["columns"].items() if isinstance(column, (Ragged, np.ndarray))}
+    steps = {
+        key: column for key, column in two["columns"].items() if isinstance(column, (Ragged, np.ndarray))
+    }
     lists_of = ColumnBatch(steps, {key: two["present"][key] for key in steps}, two["rows"])[:rows]
     flat = flatten_batch(SequenceBatch(context, lists_of), None)
     found = []
@@ -218,8 +239,10 @@ def test_the_librarys_own_parser_reads_it(case: tuple[dict[str, Any], dict[str, 
     for key, (kind, values) in plain.items():
         row = batch[key][0]
         found = row.to_list() if kind == "byte" else row
-        assert np.array_equal(found, as_bytes(values), equal_nan=False) if kind == "byte" else np.array_equal(
-            found, np.array(values, found.dtype), equal_nan=kind == "float"
+        assert (
+            np.array_equal(found, as_bytes(values), equal_nan=False)
+            if kind == "byte"
+            else np.array_equal(found, np.array(values, found.dtype), equal_nan=kind == "float")
         )
 
 

@@ -1,4 +1,4 @@
-"""Values become the kinds that readers see, or are refused with the feature, what came and what was expected."""
+"""Values become the kinds that readers see, or are refused: feature, what came, what was expected."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def test_integers(value: Any, expected: list[int]) -> None:
         (True, [1.0]),
         (0.1, [float(np.float32(0.1))]),
         ([], []),
-        ([1.5, 2, True, np.float16(0.5), np.float32(2.5), np.float64(3.5), np.int32(4)], [1.5, 2, 1, 0.5, 2.5, 3.5, 4]),
+        (
+            [1.5, 2, True, np.float16(0.5), np.float32(2.5), np.float64(3.5), np.int32(4)],
+            [1.5, 2, 1, 0.5, 2.5, 3.5, 4],
+        ),
         ([[1.0, 2.0], [3.0, 4.0]], [1, 2, 3, 4]),
         (np.float32(1.25), [1.25]),
         (np.array([1.5, 2.5], ">f8"), [1.5, 2.5]),
@@ -132,7 +135,9 @@ def test_byte_strings(value: Any, expected: list[bytes]) -> None:
 @pytest.mark.parametrize("name", ["byte", "bytes", " bytes\t", "int", "int ", "int64", "float", "float32"])
 def test_type_names(name: str) -> None:
     kind, _ = stored([], name)
-    assert kind == FIELDS[{"byte": "bytes", "int64": "int", "float32": "float"}.get(name.strip(), name.strip())]
+    assert (
+        kind == FIELDS[{"byte": "bytes", "int64": "int", "float32": "float"}.get(name.strip(), name.strip())]
+    )
 
 
 class Opaque:
@@ -162,7 +167,9 @@ def test_an_array_of_another_library_is_taken_by_its_protocol() -> None:
             raise RuntimeError("it lives elsewhere")
 
     assert stored(Foreign(), "int") == ("int64_list", [0, 1, 2])
-    with pytest.raises(TypeError, match=r"feature 'x': got .*it lives elsewhere.*, expected an array in CPU memory"):
+    with pytest.raises(
+        TypeError, match=r"feature 'x': got .*it lives elsewhere.*, expected an array in CPU memory"
+    ):
         stored(Refusing(), "int")
 
 
@@ -279,7 +286,9 @@ def test_bytes_are_minimal_and_in_dict_order() -> None:
     assert encode_example({"b": (300, "int"), "a": (b"\xff", "byte")}).hex(" ") == (
         "0a 19 0a 0b 0a 01 62 12 06 1a 04 0a 02 ac 02 0a 0a 0a 01 61 12 05 0a 03 0a 01 ff"
     )
-    assert encode_example({"f": (1.0, "float")}).hex(" ") == "0a 0f 0a 0d 0a 01 66 12 08 12 06 0a 04 00 00 80 3f"
+    assert (
+        encode_example({"f": (1.0, "float")}).hex(" ") == "0a 0f 0a 0d 0a 01 66 12 08 12 06 0a 04 00 00 80 3f"
+    )
     assert encode_sequence_example({}, {}) == b"\x0a\x00\x12\x00"
 
 
@@ -334,13 +343,23 @@ def test_sequences_keep_steps_and_empty_ones() -> None:
         (3, "int", TypeError, "feature 'x': got int 3, expected a list of steps"),
         ("abc", "byte", TypeError, "feature 'x': got str of length 3, expected a list of steps"),
         (b"abc", "byte", TypeError, "feature 'x': got bytes of length 3, expected a list of steps"),
-        (np.array(1), "int", TypeError, "feature 'x': got an array of int64, shape (), expected a list of steps"),
+        (
+            np.array(1),
+            "int",
+            TypeError,
+            "feature 'x': got an array of int64, shape (), expected a list of steps",
+        ),
         (None, "int", TypeError, "feature 'x': got None, expected a list of steps"),
         ([[1], None], "int", TypeError, "feature 'x', step 1: got None, expected an integer"),
         ([[1], [2, 2.5]], "int", TypeError, "feature 'x', step 1: got float 2.5 at position 1, expected"),
         ([[1], [2**63]], "int", ValueError, "feature 'x', step 1: got int 9223372036854775808 at position 0"),
         ([[[1], [2, 3]]], "int", ValueError, "feature 'x', step 0: got a ragged nested list"),
-        (np.ma.array([1, 2], mask=[True, False]), "int", ValueError, "feature 'x': got an array with masked values"),
+        (
+            np.ma.array([1, 2], mask=[True, False]),
+            "int",
+            ValueError,
+            "feature 'x': got an array with masked values",
+        ),
     ],
 )
 def test_steps_that_are_refused(value: Any, name: str, error: type[Exception], text: str) -> None:
@@ -351,7 +370,10 @@ def test_steps_that_are_refused(value: Any, name: str, error: type[Exception], t
 
 def test_an_example_of_two_gibibytes_is_refused() -> None:
     huge = bytes(2**31)  # zero pages that nothing touches
-    with pytest.raises(ValueError, match=r"^feature 'x': got a record of at least 214748\d+ bytes, expected at most 2147483647"):
+    with pytest.raises(
+        ValueError,
+        match=r"^feature 'x': got a record of at least 214748\d+ bytes, expected at most 2147483647",
+    ):
         encode_example({"a": (1, "int"), "x": (huge, "byte")})
     with pytest.raises(ValueError, match=r"^feature 'x': got a record of at least"):
         encode_sequence_example({}, {"x": ([huge], "byte")})

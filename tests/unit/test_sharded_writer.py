@@ -94,7 +94,9 @@ def test_a_refused_record_changes_nothing(tmp_path: Path) -> None:
     assert [numbers(path) for path in writer.paths] == [[0], [1]]
 
 
-def test_a_batch_that_cannot_be_written_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_written_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tfrecord.writer._BATCH_BYTES", 100)
     with ShardedTFRecordWriter(tmp_path / "a", 3) as writer:
         writer.write_batch({"x": np.arange(4)})
@@ -123,7 +125,12 @@ def test_closing_and_what_comes_after(tmp_path: Path) -> None:
     writer.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-00000-of-00002", "a-00001-of-00002"]
     assert numbers(writer.paths[0]) == [0]
-    for call in (lambda: writer.write({}), lambda: writer.write_bytes(b""), lambda: writer.write_batch({}), writer.flush):
+    for call in (
+        lambda: writer.write({}),
+        lambda: writer.write_bytes(b""),
+        lambda: writer.write_batch({}),
+        writer.flush,
+    ):
         with pytest.raises(ValueError, match="a-00000-of-00002 .*closed"):
             call()
 
@@ -142,7 +149,10 @@ def test_all_shards_are_closed_where_one_fails(tmp_path: Path) -> None:
     assert [numbers(path) for path in writer.paths[1:]] == [[1], [2]]
 
 
-@pytest.mark.parametrize(("shards", "error"), [(0, ValueError), (-1, ValueError), (True, ValueError), (1.5, TypeError), ("3", TypeError)])
+@pytest.mark.parametrize(
+    ("shards", "error"),
+    [(0, ValueError), (-1, ValueError), (True, ValueError), (1.5, TypeError), ("3", TypeError)],
+)
 def test_the_number_of_shards(tmp_path: Path, shards: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         ShardedTFRecordWriter(tmp_path / "a", shards)

@@ -46,7 +46,9 @@ def examples(source: Any) -> list[dict[str, list[Any]]]:
     found = []
     for record in records(source):
         features = example_pb2.Example.FromString(record).features.feature
-        found.append({key: list(getattr(features[key], features[key].WhichOneof("kind")).value) for key in features})
+        found.append(
+            {key: list(getattr(features[key], features[key].WhichOneof("kind")).value) for key in features}
+        )
     return found
 
 
@@ -84,7 +86,10 @@ def test_the_second_parameter_has_the_lineages_name(tmp_path: Path) -> None:
     assert records(str(tmp_path / "a")) == [b"\x0a\x00\x12\x00"]
 
 
-@pytest.mark.parametrize(("option", "value"), [("mode", "r"), ("mode", "wb"), ("compression_type", "zstd"), ("compression_type", "auto")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("mode", "r"), ("mode", "wb"), ("compression_type", "zstd"), ("compression_type", "auto")],
+)
 def test_unknown_options_touch_no_file(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(ValueError, match=value):
         TFRecordWriter(tmp_path / "a", **{option: value})
@@ -112,7 +117,10 @@ def test_close_twice_and_writing_afterwards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
 def test_an_exception_in_the_block_leaves_a_whole_file(tmp_path: Path, compression: str | None) -> None:
-    with pytest.raises(ZeroDivisionError), TFRecordWriter(tmp_path / "a", compression_type=compression) as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        TFRecordWriter(tmp_path / "a", compression_type=compression) as writer,
+    ):
         writer.write_bytes(b"x")
         raise ZeroDivisionError
     assert records(str(tmp_path / "a")) == [b"x"]
@@ -385,7 +393,9 @@ def test_a_disk_that_fills_up(tmp_path: Path, index: bool) -> None:
         """
     )
     path = str(tmp_path / "a")
-    run = subprocess.run([sys.executable, "-c", script, path, str(index)], check=True, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", script, path, str(index)], check=True, capture_output=True, text=True
+    )
     assert run.stdout.split() == [str(errno.EFBIG), "8", "10000"]
     assert records(path) == [b"x" * 1234] * 8
     assert os.path.exists(path + ".tfindex") == index
@@ -398,7 +408,10 @@ def test_a_device_that_is_full() -> None:
             with pytest.raises(OSError, match="space"):
                 writer.write_bytes(b"x")
         assert writer.num_records == 0
-    with pytest.raises(OSError, match="space"), TFRecordWriter("/dev/full", compression_type="gzip") as writer:
+    with (
+        pytest.raises(OSError, match="space"),
+        TFRecordWriter("/dev/full", compression_type="gzip") as writer,
+    ):
         writer.write_bytes(b"x")
 
 
@@ -437,7 +450,9 @@ def test_an_incomplete_last_record_is_cut_off(tmp_path: Path, left: int) -> None
     path = tmp_path / "a"
     whole = framing.frame_record(b"one") + framing.frame_record(b"two")
     path.write_bytes(whole + framing.frame_record(b"x" * 12)[:left])
-    with pytest.warns(RuntimeWarning, match=rf"a: record 2 at offset {len(whole)} is incomplete; its {left} bytes"):
+    with pytest.warns(
+        RuntimeWarning, match=rf"a: record 2 at offset {len(whole)} is incomplete; its {left} bytes"
+    ):
         writer = TFRecordWriter(path, mode="a")
     assert (writer.num_records, writer.tell()) == (2, len(whole))
     writer.write_bytes(b"three")
@@ -461,7 +476,13 @@ def test_where_the_warning_is_an_error_nothing_is_cut(tmp_path: Path) -> None:
         (b"short", TruncatedRecordError, "truncated_header", 0, 0),
         (b"some other file that is long enough", CorruptRecordError, "bad_length_crc", 0, 0),
         (framing.frame_record(b"a") + bytes(40), CorruptRecordError, "bad_length_crc", 1, 17),
-        (framing.frame_record(b"a") + framing.frame_record(b"bb")[:-1] + b"\0", CorruptRecordError, "bad_payload_crc", 1, 17),
+        (
+            framing.frame_record(b"a") + framing.frame_record(b"bb")[:-1] + b"\0",
+            CorruptRecordError,
+            "bad_payload_crc",
+            1,
+            17,
+        ),
     ],
 )
 def test_nothing_is_appended_to_a_damaged_file(
@@ -486,7 +507,9 @@ def test_nothing_is_appended_to_a_damaged_file(
         ("zlib", "zlib", "cannot be appended to"),
     ],
 )
-def test_appending_in_another_compression(tmp_path: Path, stored: str | None, asked: str | None, says: str) -> None:
+def test_appending_in_another_compression(
+    tmp_path: Path, stored: str | None, asked: str | None, says: str
+) -> None:
     path = tmp_path / "a"
     with TFRecordWriter(path, compression_type=stored) as writer:
         writer.write_bytes(b"x")
@@ -636,7 +659,11 @@ def test_kinds_of_columns(column: Any, expected: list[list[Any]]) -> None:
         ({"x": [1, None]}, TypeError, "feature 'x': got int 1 at position 0"),
         ({"x": ["a", None]}, TypeError, "feature 'x': got None at position 1"),
         ({"x": np.array([1j])}, TypeError, "feature 'x': got an array of complex128"),
-        ({"x": np.array([0, 2**63], np.uint64)}, ValueError, "feature 'x': got int 9223372036854775808 at position 1"),
+        (
+            {"x": np.array([0, 2**63], np.uint64)},
+            ValueError,
+            "feature 'x': got int 9223372036854775808 at position 1",
+        ),
         ({"x": np.array([0, 1e39])}, ValueError, "feature 'x': got float 1e+39 at position 1"),
         ({"x": (np.array([1.5]), "int")}, TypeError, "feature 'x': got an array of float64"),
         ({"x": (np.array([1]), "byte")}, TypeError, "feature 'x': got an array of int64"),
@@ -645,7 +672,11 @@ def test_kinds_of_columns(column: Any, expected: list[list[Any]]) -> None:
         ({"x": (np.array([1]), "foo")}, ValueError, "feature 'x': got the type name 'foo'"),
         ({"a": [1, 2], "x": [1]}, ValueError, "feature 'x': got 1 rows, expected 2"),
         ({1: [1]}, TypeError, "feature 1: got int 1 as a feature's name"),
-        ({"x": Ragged(Ragged(np.arange(2), [0, 2]), [0, 1])}, TypeError, "feature 'x': got a Ragged of Ragged"),
+        (
+            {"x": Ragged(Ragged(np.arange(2), [0, 2]), [0, 1])},
+            TypeError,
+            "feature 'x': got a Ragged of Ragged",
+        ),
         ({"x": np.ma.array([1, 2], mask=[0, 1])}, ValueError, "feature 'x': got an array with masked values"),
         ([1, 2], TypeError, "write_batch: got list of length 2, expected a dict of columns"),
         (None, TypeError, "write_batch: got None, expected a dict of columns"),
@@ -665,7 +696,9 @@ def test_missing_is_not_empty() -> None:
     assert batch_of(ColumnBatch(columns, present)) == expected
     with pytest.raises(ValueError, match="feature 'y': got present flags without a column"):
         batch_of(columns, present={"y": present["x"]})
-    with pytest.raises(ValueError, match=r"feature 'x': got present flags of int64, shape \(3,\), expected bool"):
+    with pytest.raises(
+        ValueError, match=r"feature 'x': got present flags of int64, shape \(3,\), expected bool"
+    ):
         batch_of(columns, present={"x": np.arange(3)})
     with pytest.raises(ValueError, match="says itself what is present"):
         batch_of(ColumnBatch(columns), present=present)
@@ -728,13 +761,19 @@ def test_arrow_and_polars() -> None:
     with pytest.raises(TypeError, match="'x'"):
         batch_of(pa.table({"x": pa.array([0], pa.timestamp("s"))}))
     polars = pytest.importorskip("polars")
-    assert batch_of(polars.DataFrame({"x": [1, 2], "s": ["a", None]})) == [{"x": [1], "s": [b"a"]}, {"x": [2]}]
+    assert batch_of(polars.DataFrame({"x": [1, 2], "s": ["a", None]})) == [
+        {"x": [1], "s": [b"a"]},
+        {"x": [2]},
+    ]
 
 
 def test_pandas_series_and_frames() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": [1, 2], "s": ["a", "b"]})
-    assert batch_of({name: frame[name] for name in frame}) == [{"x": [1], "s": [b"a"]}, {"x": [2], "s": [b"b"]}]
+    assert batch_of({name: frame[name] for name in frame}) == [
+        {"x": [1], "s": [b"a"]},
+        {"x": [2], "s": [b"b"]},
+    ]
     with pytest.raises(TypeError, match="write_batch: got DataFrame, expected .*from_pandas"):
         batch_of(frame)
 
