@@ -15,7 +15,7 @@ from tfrecord.columns import BytesColumn
 from tfrecord.mixing import ENDLESS, MixOrder, check_weights
 from tfrecord.torch._base import Consumer, EpochDataset
 from tfrecord.torch._options import check_split, count_units, make_finish, one_of
-from tfrecord.torch._producer import BoolArray, Finish, Readahead, finish_batch, payload_batches
+from tfrecord.torch._producer import BoolArray, Finish, finish_batch, payload_batches
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Rows
@@ -369,7 +369,7 @@ class _MixedBatches(_Mixed):
         for number in np.unique(sources).tolist():
             here = sources == number
             positions[here] = self._positions(number, draws[here])
-            ahead[number] = Readahead(self.dataset.datasets[number].source, positions[here])
+            ahead[number] = self.dataset.datasets[number].source.readahead(positions[here])
         for source in self.dataset.datasets:
             source.source.prepare()
         splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ __all__ = [
     "PADDING",
     "WINDOW",
     "Finish",
-    "Readahead",
     "finish_batch",
     "payload_batches",
     "produce_batches",
@@ -37,8 +35,6 @@ PADDING = "is_padding"
 # once.
 WINDOW = 8192
 _FIRST_CHUNK, _CHUNK = 16, 256
-# What the system is told ahead of the reading, at most: bytes and records.
-_AHEAD_BYTES = 64 << 20
 
 
 class Finish(NamedTuple):
@@ -110,7 +106,7 @@ def produce_records(
     """The records at these places, one item each (DROPPED for one that is left out)."""
     source.prepare()
     positions = order.positions(places)
-    ahead = Readahead(source, positions)
+    ahead = source.readahead(positions)
     at, size = 0, _FIRST_CHUNK
     while at < len(positions):
         end = min(at + size, len(positions))
@@ -152,7 +148,7 @@ def produce_batches(
     )
     positions = order.positions(places)
     splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
-    ahead = Readahead(source, positions)
+    ahead = source.readahead(positions)
     for i, padded in enumerate(padding.tolist()):
         ahead.reach(splits[i + 1])
         yield finish_batch(source, source.fetch(positions[splits[i] : splits[i + 1]]), padded, finish)
@@ -178,25 +174,3 @@ def payload_batches(
             payloads = BytesColumn.from_list(payload for _, _, payload in held)
             held = []
             yield finish_batch(source, Rows(payloads, places.__getitem__), False, finish), last
-
-
-class Readahead:
-    """Tells the system which records come next, a bounded number of bytes before they are read."""
-
-    def __init__(self, source: Source, positions: Int64Array) -> None:
-        self._source, self._positions = source, positions
-        self._told = 0
-        self._waiting: deque[tuple[int, int]] = deque()  # (end, bytes) of what was told and is not read yet
-        self._bytes = 0
-
-    def reach(self, position: int) -> None:
-        """Reading goes on to this number of positions; tell what follows."""
-        while self._waiting and self._waiting[0][0] <= position:
-            self._bytes -= self._waiting.popleft()[1]
-        while self._told < len(self._positions) and self._bytes < _AHEAD_BYTES:
-            chunk = self._positions[self._told : self._told + _CHUNK]
-            size = int(self._source.sizes(chunk).sum())
-            self._source.advise(chunk)
-            self._told += len(chunk)
-            self._waiting.append((self._told, size))
-            self._bytes += size

@@ -9,13 +9,14 @@ from zlib import crc32
 
 import numpy as np
 
-from indexer.errors import CorruptRecordError, TFRecordError
+from indexer.errors import TFRecordError
 from tfrecord._decoding import is_damage, warn_of_feature_lists
 from tfrecord._permutation import Int64Array, Permutation
 from tfrecord.columns import BytesColumn
 from tfrecord.features import VarLenFeature
 from tfrecord.parse import decode_record
 from tfrecord.reader import TFRecordReader
+from tfrecord.torch._readahead import Readahead
 
 __all__ = ["DROPPED", "Rows", "Source", "Transform"]
 
@@ -89,26 +90,11 @@ class Source:
         yield from self.fetch_good(positions[:half])
         yield from self.fetch_good(positions[half:])
 
-    def advise(self, positions: Int64Array) -> None:
-        """Tell the system that these records will be read soon."""
+    def readahead(self, positions: Int64Array) -> Readahead:
+        """Hints to the system, for reading these records in this order."""
         if self.reader._selection is not None:
             positions = self.reader._selection[positions]
-        store = self.reader._store
-        numbers = np.searchsorted(store.starts, positions, side="right") - 1
-        for number in np.unique(numbers).tolist():
-            if store.compression(number):
-                continue
-            index = store.index(number)
-            records = positions[numbers == number] - store.starts[number]
-            ranges = np.stack((index.offsets[records], index.lengths[records]), axis=1).astype(np.int64)
-            try:
-                file = store._acquire(number)
-            except (OSError, CorruptRecordError):
-                continue  # reading it will say what is wrong
-            try:
-                file.advise(ranges)
-            finally:
-                store._release(number)
+        return Readahead(self.reader._store, positions)
 
     def sizes(self, positions: Int64Array) -> Int64Array:
         """Payload lengths of records."""
