@@ -164,9 +164,13 @@ DECODE_TARGETS = {"small": 10.0, "tab": 5.0, "tok": 3.0, "ids": 3.0, "vec": 1.6,
 
 
 def parsers(plan: Plan, spec: dict[str, Any], tf_forms: tuple[str, ...] = TF_FORMS) -> tuple[Contender, ...]:
-    """Everybody who parses a batch in memory (and DALI, which only parses what it reads), on one CPU."""
+    """Everybody who parses a batch in memory (and DALI, which only parses what it reads), on one CPU.
+
+    Each gets the batch in its own container: a BytesColumn, a string tensor, a list of bytes.
+    """
     return (
         Contender("ours", "parse_example", "tfrecord", "decode", spec),
+        Contender("list", "parse_example, list of bytes", "tfrecord", "decode", spec | {"source": "list"}),
         Contender("ragged", "parse_example, ragged", "tfrecord", "decode", spec | {"form": "ragged"}),
         *(
             Contender(
@@ -189,7 +193,8 @@ def decode(plan: Plan) -> Iterator[Case]:
         best = tuple(f"tf_{form}" for form in TF_FORMS)
         targets = (
             Target("parse_example against tf.io", "ours", best, DECODE_TARGETS[shape.name]),
-            Target("parse_example against tfx-bsl", "ours", ("bsl", "bsl_schema"), 1),
+            Target("parse_example of a list against tf.io", "list", best, DECODE_TARGETS[shape.name]),
+            Target("parse_example of a list against tfx-bsl", "list", ("bsl", "bsl_schema"), 1),
             Target("parse_example against DALI", "ours", ("dali",), 1),
         )
         yield Case("decode", shape.name, f"batches of {shape.batch:,}", parsers(plan, spec), targets)

@@ -137,9 +137,11 @@ def many(spec: Spec) -> Run:
 
 
 def decode(spec: Spec) -> Run:
-    """``parse_example`` over batches in memory."""
+    """``parse_example`` over batches in memory: ``BytesColumn`` or, with ``source`` "list", lists of bytes."""
     features = _features(spec)
-    batches = batches_of(spec)
+    batches: list[Any] = list(batches_of(spec))
+    if spec.get("source") != "list":
+        batches = [tfrecord.BytesColumn.from_list(batch) for batch in batches]
 
     def run() -> int:
         return _rows(tfrecord.parse_example(batch, features) for batch in batches)
