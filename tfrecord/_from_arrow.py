@@ -30,7 +30,7 @@ def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
         return column_of(array.dictionary_decode(), name)
     valid = _validity(array)
     if pa.types.is_null(kind):
-        return Ragged(np.zeros(0, np.int64), np.zeros(len(array) + 1, np.int64)), valid
+        return Ragged(np.empty(0, object), np.zeros(len(array) + 1, np.int64)), valid
     if pa.types.is_fixed_size_list(kind):
         return _fixed(array, valid, name), valid
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -126,8 +126,11 @@ def _lists(array: Any, valid: BoolArray, name: str) -> Ragged:
         splits = stored[array.offset : array.offset + len(array) + 1].astype(np.int64)
     first, last = int(splits[0]), int(splits[-1])
     child, child_valid = column_of(array.values.slice(first, last - first), name)
+    if pa.types.is_null(array.type.value_type) and first == last:
+        child = np.empty(0, object)
     column = Ragged(child, splits - first)
-    if not child_valid.all() and not isinstance(child, Ragged):
+    is_leaf = not isinstance(child, Ragged) or pa.types.is_null(array.type.value_type)
+    if not child_valid.all() and is_leaf:
         counted = Ragged(child_valid, column.row_splits)
         counted = counted if valid.all() else _emptied(counted, valid)
         if not counted.values.all():

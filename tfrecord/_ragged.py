@@ -29,7 +29,8 @@ class Ragged:
     """n rows over one run of values: row i is `values[row_splits[i] : row_splits[i + 1]]`.
 
     `values` is an array (its first axis is cut), a `BytesColumn`, or another `Ragged` (a sequence feature:
-    rows of steps of values). `row_splits` is int64 with n + 1 entries, starts at 0, never falls, and ends at
+    rows of steps of values). An empty object array stands for a kind that no record told; it joins with any.
+    `row_splits` is int64 with n + 1 entries, starts at 0, never falls, and ends at
     `len(values)`; anything else raises ValueError. Rows and slices are views of `values`.
     """
 
@@ -149,14 +150,16 @@ class Ragged:
         return _arrow.list_array(self.row_splits, arrow_of(self.values, binary_views), present)
 
     def to_torch(self) -> Any:
-        """A `TensorRagged` over the same memory; rows of bytes become lists of bytes.
+        """A `TensorRagged` over the same memory; rows of bytes, or of no known kind, become lists.
 
         Raises ImportError with the pip command where torch is missing.
         """
         leaf = self.values
         while isinstance(leaf, Ragged):
             leaf = leaf.values
-        return self.to_list() if isinstance(leaf, BytesColumn) else self._tensors()
+        if isinstance(leaf, BytesColumn) or leaf.dtype == np.object_:
+            return self.to_list()
+        return self._tensors()
 
     def _tensors(self) -> TensorRagged:
         inner = self.values._tensors() if isinstance(self.values, Ragged) else _tensors.tensor_of(self.values)
@@ -292,7 +295,7 @@ def as_column(values: Any, what: str) -> Any:
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], bytes):
         return BytesColumn.from_list(values)
     array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and not _is_unknown(array):
         raise TypeError(f"{what} must be numbers, bool, a BytesColumn or a Ragged, got dtype {array.dtype}")
     if array.ndim == 0:
         raise ValueError(f"{what} must have at least one dimension, got a scalar")
@@ -309,6 +312,11 @@ def arrow_of(column: Any, binary_views: bool) -> Any:
 def preview(column: Any, index: int) -> str:
     """One row of any column as short text."""
     return array_text(column[index]) if isinstance(column, np.ndarray) else str(column._preview(index))
+
+
+def _is_unknown(values: Any) -> bool:
+    """Whether these are the values (none) of a column whose kind no record told: an empty object array."""
+    return isinstance(values, np.ndarray) and values.dtype.kind == "O" and values.size == 0
 
 
 def _limits(max_length: Any) -> tuple[Any, Any]:
@@ -356,6 +364,7 @@ def same_column(left: Any, right: Any) -> bool:
 
 def concat_columns(columns: Sequence[Any]) -> Any:
     """Columns of one type joined along the rows; ValueError where types, dtypes or shapes differ."""
+    columns = [column for column in columns if not _is_unknown(column)] or columns[:1]
     first = columns[0]
     for column in columns[1:]:
         same = type(column) is type(first)
@@ -374,4 +383,6 @@ def describe(column: Any) -> str:
         return f"ragged {describe(column.values)}"
     tail = "".join(f", {extent}" for extent in column.shape[1:])
     name = "bytes" if isinstance(column, BytesColumn) else str(column.dtype)
+    if _is_unknown(column):
+        name = "unknown"
     return f"{name} (n{tail})" if tail else name

@@ -318,6 +318,20 @@ class TestRagged:
         assert Ragged([np.nan], [0, 1]) == Ragged([np.nan], [0, 1])
         assert pickle.loads(pickle.dumps(nested)) == nested
 
+    def test_a_kind_that_no_record_told_joins_with_any(self, nested: Ragged) -> None:
+        unknown = Ragged(np.empty(0, object), [0, 0, 0])
+        for known in (Ragged([1, 2], [0, 2]), Ragged(BytesColumn.from_list([b"a"]), [0, 1]), nested):
+            rows = known.to_list()
+            assert concat([unknown, known]).to_list() == [[], [], *rows]
+            assert concat([known, unknown]).to_list() == [*rows, [], []]
+            assert concat([known, unknown])[: len(known)] == known
+        assert concat([unknown, unknown]).to_list() == [[]] * 4
+        steps = Ragged(unknown, [0, 1, 2])
+        assert concat([steps, nested]).to_list() == [[[]], [[]], *nested.to_list()]
+        assert repr(unknown) == "Ragged of unknown, 2 rows, 0 values: [[], []]"
+        assert unknown.to_padded().shape == (2, 0)
+        assert ColumnBatch(dict(ColumnBatch({"x": unknown})))["x"] == unknown
+
     def test_repr_is_short(self, nested: Ragged) -> None:
         assert repr(nested) == "Ragged of ragged int64, 3 rows, 3 values: [[[1, 2]], [], [[], [3, 4, 5]]]"
         assert len(repr(Ragged(np.arange(100_000), [0, 100_000]))) < 200

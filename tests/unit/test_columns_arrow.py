@@ -198,6 +198,16 @@ def test_arrow_types(array: Any, expected: list[Any]) -> None:
         assert [row["x"] if present else None for row, present in found] == rows
 
 
+def test_a_kind_that_no_record_told() -> None:
+    unknown = Ragged(np.empty(0, object), [0, 0, 0])
+    batch = ColumnBatch({"x": unknown, "steps": Ragged(unknown, [0, 2, 2])}, {"x": [False, False]})
+    made = batch.to_arrow()
+    assert made.schema.field("x").type == pa.large_list(pa.null())
+    assert made.to_pylist() == [{"x": None, "steps": [[], []]}, {"x": None, "steps": []}]
+    assert ColumnBatch.from_arrow(made) == batch
+    assert batch.to_pandas()["x"].tolist() == [None, None]
+
+
 def test_null_rows_that_span_values() -> None:
     offsets, valid = pa.py_buffer(np.array([0, 2, 4, 5], np.int32)), pa.py_buffer(b"\x05")
     child = pa.array([1, 2, None, 4, 5])
@@ -213,6 +223,7 @@ def test_null_rows_that_span_values() -> None:
         pa.array([["a", None]]),
         pa.array([[1, None]], pa.list_(pa.int64(), 2)),
         pa.array([[[1, None]]]),
+        pa.array([[None]]),
     ],
     ids=lambda array: str(array.type),
 )

@@ -67,6 +67,12 @@ def test_ragged() -> None:
     assert columns["ids"].values[0] == 9
 
 
+def test_a_kind_that_no_record_told_has_no_tensor() -> None:
+    unknown = Ragged(np.empty(0, object), [0, 0, 0])
+    assert unknown.to_torch() == [[], []]
+    assert ColumnBatch({"x": unknown}).to_torch(ragged="pad") == {"x": [[], []]}
+
+
 def test_ragged_from_tensors() -> None:
     ragged = TensorRagged(torch.tensor([1.5, 2.5]), torch.tensor([0, 1, 2]))
     assert ragged.values.dtype == torch.float32 and ragged.to_list() == [[1.5], [2.5]]
