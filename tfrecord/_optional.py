@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 # Import name -> the extra that brings it.
@@ -14,6 +15,8 @@ def optional(name: str) -> Any:
 
     A package that is there but broken shows its own error.
     """
+    if sys.modules.get(name) is not None:  # asked once a column: no import machinery
+        return sys.modules[name]
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import mmap
+import sys
 from typing import Any
 
 import numpy as np
@@ -332,3 +333,4 @@ def hide(monkeypatch: pytest.MonkeyPatch, module: str, error: Exception) -> None
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", fake)
+    monkeypatch.delitem(sys.modules, module, raising=False)
