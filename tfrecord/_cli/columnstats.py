@@ -1,0 +1,228 @@
+"""Statistics of columns that can be gathered batch by batch and added up, in constant memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from indexer.errors import DecodeError, FeatureKindError
+from tfrecord._cli.describe import kind_of
+from tfrecord._cli.layout import exact_record
+from tfrecord._cli.source import Batch, record_type_of
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord.features import compile_features
+from tfrecord.parse import decode_batch
+
+# So many different values are counted at once; the rarest give way.
+_TRACKED = 4096
+# Longer byte strings are contents, not values to count, and so are lists with more values a record than this.
+_LONGEST = 64
+_MOST_VALUES = 64
+# A column of which almost all values differ is not counted any further.
+_GIVE_UP = 20_000
+_ALL = compile_features(None)
+
+
+class Top:
+    """The most frequent values: exact while few are different, else the counts may be short by `error`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Any] = Counter()
+        self.error = self.seen = 0
+        self.all_differ = False
+
+    def add(self, counts: Any, total: int) -> None:
+        """Counts of values, of `total` values in all."""
+        if self.all_differ:
+            return
+        self.seen += total
+        self.counts.update(counts)
+        if len(self.counts) > _TRACKED:
+            if self.seen <= _GIVE_UP and len(self.counts) > 0.9 * self.seen:
+                self.all_differ, self.counts = True, Counter()
+                return
+            kept = self.counts.most_common(_TRACKED // 2)
+            self.error = max(self.error, kept[-1][1])
+            self.counts = Counter(dict(kept))
+
+    def merge(self, other: Top) -> None:
+        if other.all_differ:
+            self.all_differ, self.counts = True, Counter()
+            return
+        self.error += other.error
+        self.add(other.counts, other.seen)
+
+
+@dataclass
+class ColumnStats:
+    """One feature of one kind. `lengths` counts records by number of values, in powers of two (`0`, `1`,
+    `2-3`, ...); for byte strings `least`, `greatest` and `total` are of their sizes."""
+
+    kind: str
+    present: int = 0
+    values: int = 0
+    least_values: int = 1 << 62
+    most_values: int = 0
+    least: Any = None
+    greatest: Any = None
+    total: float = 0.0
+    not_finite: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    top: Top = field(default_factory=Top)
+
+    def add(self, values: Any, counts: Any) -> None:
+        """Values of some records, one after another, and how many each has."""
+        self.present += len(counts)
+        if len(counts):
+            self.least_values = min(self.least_values, int(counts.min()))
+            self.most_values = max(self.most_values, int(counts.max()))
+            buckets = np.where(counts > 0, np.floor(np.log2(np.maximum(counts, 1))) + 1, 0).astype(np.int64)
+            found = np.bincount(buckets)
+            self.lengths.update({int(i): int(found[i]) for i in np.flatnonzero(found)})
+        size = len(values.offsets) if isinstance(values, BytesColumn) else len(values)
+        self.values += size
+        if not size:
+            return
+        if isinstance(values, BytesColumn):
+            self._add_numbers(values.lengths)
+            if int(values.lengths.max()) <= _LONGEST and not self.top.all_differ:
+                self.top.add(Counter(values.ravel_list()), size)
+            else:
+                self.top.all_differ = True
+            return
+        self._add_numbers(values)
+        if size > _MOST_VALUES * max(len(counts), 1):
+            self.top.all_differ = True
+        if not self.top.all_differ:
+            unique, numbers = np.unique(values, return_counts=True)
+            self.top.add(dict(zip(unique.tolist(), numbers.tolist(), strict=True)), size)
+
+    def _add_numbers(self, values: Any) -> None:
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values)
+            if not finite.all():
+                self.not_finite += int((~finite).sum())
+                values = values[finite]
+                if not len(values):
+                    return
+        low, high = values.min().item(), values.max().item()
+        self.least = low if self.least is None else min(self.least, low)
+        self.greatest = high if self.greatest is None else max(self.greatest, high)
+        self.total += float(values.sum(dtype=np.float64))
+
+    def merge(self, other: ColumnStats) -> None:
+        self.present += other.present
+        self.values += other.values
+        self.least_values = min(self.least_values, other.least_values)
+        self.most_values = max(self.most_values, other.most_values)
+        self.total += other.total
+        self.not_finite += other.not_finite
+        self.lengths.update(other.lengths)
+        self.top.merge(other.top)
+        for name, choose in (("least", min), ("greatest", max)):
+            mine, its = getattr(self, name), getattr(other, name)
+            if its is not None:
+                setattr(self, name, its if mine is None else choose(mine, its))
+
+    @property
+    def mean(self) -> float | None:
+        counted = self.values - self.not_finite
+        return self.total / counted if counted else None
+
+
+Key = tuple[str, str, str]  # where ("" or "feature_lists"), name, kind
+
+
+class BatchStats:
+    """The statistics of one batch: rows, bytes, and per feature and kind its `ColumnStats`."""
+
+    def __init__(self) -> None:
+        self.rows = self.bytes = 0
+        self.columns: dict[Key, ColumnStats] = {}
+        self.payloads = ColumnStats("bytes")
+
+    def column(self, where: str, name: str, kind: str) -> ColumnStats:
+        return self.columns.setdefault((where, name, kind), ColumnStats(kind))
+
+    def merge(self, other: BatchStats) -> None:
+        self.rows += other.rows
+        self.bytes += other.bytes
+        self.payloads.merge(other.payloads)
+        for (where, name, kind), stats in other.columns.items():
+            self.column(where, name, kind).merge(stats)
+
+
+def stats_of(batch: Batch, names: list[str] | None) -> BatchStats:
+    """The statistics of a batch; only of some features where `names` are given.
+
+    Raises DecodeError, with file and record, where a payload is no valid message.
+    """
+    result = BatchStats()
+    result.rows, result.bytes = len(batch.payloads), batch.num_bytes
+    result.payloads._add_numbers(batch.payloads.lengths)
+    result.payloads.values = result.rows
+    kind = record_type_of(batch.payloads)
+    if kind == "bytes":
+        return result
+    sequence = _ALL if kind == "sequence_example" else None
+    try:
+        decoded = decode_batch(batch.payloads, _ALL, sequence_plan=sequence)
+    except FeatureKindError:
+        _one_by_one(batch.payloads, kind, names, result)
+        return result
+    except DecodeError as error:
+        raise error.at(batch.path, batch.first + (error.record or 0)) from None
+    if isinstance(decoded, SequenceBatch):
+        _add_columns(result, "", decoded.context, names)
+        _add_columns(result, "feature_lists", decoded.feature_lists, names)
+    else:
+        _add_columns(result, "", decoded, names)
+    return result
+
+
+def _add_columns(result: BatchStats, where: str, batch: ColumnBatch, names: list[str] | None) -> None:
+    for name, column in batch.items():
+        if names is not None and name not in names:
+            continue
+        values = column
+        while isinstance(values, Ragged):
+            values = values.values
+        kind = (
+            "bytes"
+            if isinstance(values, BytesColumn)
+            else {"i": "int64", "f": "float"}.get(values.dtype.kind)
+        )
+        present = batch.present[name]
+        if kind is None:
+            stats = result.column(where, name, "no kind")
+            stats.present += int(present.sum())
+        else:
+            result.column(where, name, kind).add(values, column.lengths()[present])
+
+
+def _one_by_one(payloads: BytesColumn, record_type: str, names: list[str] | None, result: BatchStats) -> None:
+    """A batch in which the kinds of a feature differ between records."""
+    found: dict[Key, tuple[list[Any], list[int]]] = {}
+    for row in range(len(payloads)):
+        context, lists = exact_record(payloads.view(row), record_type)
+        for where, features in (("", context), ("feature_lists", lists or {})):
+            for name, value in features.items():
+                if value is None or names is not None and name not in names:
+                    continue
+                steps = value if isinstance(value, list) else [value]
+                kind = next((kind_of(step) for step in steps if step is not None), "no kind")
+                values, counts = found.setdefault((where, name, kind), ([], []))
+                values += steps
+                counts.append(len(value) if not isinstance(value, (bytes, memoryview)) else 1)
+    for (where, name, kind), (values, counts) in found.items():
+        told = [value for value in values if value is not None and kind_of(value) == kind]
+        if kind == "bytes":
+            flat: Any = BytesColumn.from_list(
+                [item for value in told for item in ([value] if isinstance(value, bytes) else value)]
+            )
+        else:
+            flat = np.concatenate(told) if told else np.zeros(0, np.int64)
+        result.column(where, name, kind).add(flat, np.array(counts, np.int64))

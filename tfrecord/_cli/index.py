@@ -1,0 +1,121 @@
+"""`tfrecord index`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import click
+
+from indexer.build import BuildResult, build_indexes, check_index, find_index
+from indexer.errors import TFRecordError
+from tfrecord._atomic import STREAM
+from tfrecord._cli.common import columns_option, count_text, emit, json_option, paths_argument, progress, safe
+from tfrecord.schema import SchemaCollector
+
+
+@click.command()
+@paths_argument
+@click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, help="Files at a time.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["extended", "text"]),
+    default="extended",
+    help="text: as DALI and other readers take it.",
+)
+@columns_option
+@click.option("--force", is_flag=True, help="Build again what is fresh.")
+@click.option("--check", is_flag=True, help="Build nothing: check indexes and data completely.")
+@json_option
+def index(
+    paths: tuple[str, ...],
+    jobs: int,
+    form: Literal["extended", "text"],
+    columns: list[str] | None,
+    force: bool,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Build the index beside each file, or refresh it; what is fresh stays. Folders are searched recursively.
+
+    The whole file is checked on the way. With --columns the values of some features are kept in the index, so
+    that records can be chosen by them without reading the data.
+
+    \b
+    Examples:
+      tfrecord index data/ --jobs 4
+      tfrecord index data/*.tfrecord --columns label
+    """
+    if STREAM in paths:
+        raise click.UsageError("standard input has no place for an index beside it")
+    if form == "text" and columns:
+        raise click.UsageError("a text index keeps no --columns")
+    missing = [path for path in paths if not os.path.exists(path) and not any(c in path for c in "*?[:")]
+    if missing:
+        raise click.UsageError(f"no such file or folder: {missing[0]}")
+    if check:
+        return _check(paths, as_json)
+    names = columns or []
+    with progress("index", None) as advance:
+        results = build_indexes(
+            list(paths),
+            jobs=jobs,
+            format=form,
+            force=force,
+            collector_factory=(lambda: SchemaCollector(names)) if form == "extended" else None,
+            progress=lambda result: advance(1),
+        )
+    if as_json:
+        emit({"ok": not any(r.status == "failed" for r in results), "files": [_document(r) for r in results]})
+    else:
+        for result in results:
+            click.echo(safe(_line(result)))
+    return 1 if any(result.status == "failed" for result in results) else 0
+
+
+def _line(result: BuildResult) -> str:
+    if result.status == "failed":
+        return f"failed  {_words(result.path, result.error)}"
+    return f"{result.status:<6}  {result.index_path}  {count_text(result.num_records or 0, 'record')}"
+
+
+def _words(path: str, error: Any) -> str:
+    text = str(error)
+    return text if path in text else f"{path}: {text}"
+
+
+def _document(result: BuildResult) -> dict[str, Any]:
+    return {
+        "path": result.path,
+        "index_path": result.index_path,
+        "status": result.status,
+        "records": result.num_records,
+        "error": None if result.error is None else _words(result.path, result.error),
+    }
+
+
+def _check(paths: tuple[str, ...], as_json: bool) -> int:
+    from tfrecord._cli.common import expand
+
+    outcomes = []
+    for path in expand(paths):
+        place = find_index(path)
+        records, error = None, None
+        try:
+            if place is None:
+                error = f"{path}: there is no index; build it: tfrecord index {path}"
+            else:
+                records = len(check_index(path, place))
+        except (TFRecordError, OSError) as failure:
+            error = _words(path, failure)
+        status = "good" if error is None else "failed"
+        outcomes.append(
+            {"path": path, "index_path": place, "status": status, "records": records, "error": error}
+        )
+        if not as_json:
+            click.echo(safe(error or f"good    {place}  {count_text(records or 0, 'record')}"))
+    failed = any(outcome["error"] for outcome in outcomes)
+    if as_json:
+        emit({"ok": not failed, "files": outcomes})
+    return 1 if failed else 0

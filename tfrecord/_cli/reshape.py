@@ -1,0 +1,251 @@
+"""`tfrecord split`, `merge`, `shuffle` and `select`: the same records in other files."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import numpy as np
+
+from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
+from tfrecord._atomic import STREAM
+from tfrecord._cli.choosing import parse_condition, parse_positions, positions_of, positions_where
+from tfrecord._cli.common import compression_option, expand, json_option
+from tfrecord._cli.convert import (
+    in_out_argument,
+    index_option,
+    output_compression_option,
+    shards_option,
+    write_out,
+)
+from tfrecord._cli.formats import Source
+from tfrecord._cli.source import Batch, batch_of_frames
+from tfrecord.columns import BytesColumn
+from tfrecord.reader import TFRecordReader
+from tfrecord.sampling import Permutation
+
+_POSITIONS = 1024
+_COPY = 8 << 20
+
+
+class Chosen:
+    """Records of a reader at some positions, in their order, in bounded memory."""
+
+    def __init__(self, reader: TFRecordReader, positions: Any) -> None:
+        self._reader, self._positions = reader, positions
+
+    def __iter__(self) -> Iterator[Batch]:
+        for start in range(0, len(self._positions), _POSITIONS):
+            positions = np.asarray(self._positions[start : start + _POSITIONS], np.int64)
+            column = self._reader.read_raw(positions)
+            sums = np.cumsum(column.lengths)
+            low = 0
+            while low < len(column):
+                done = int(sums[low - 1]) if low else 0
+                high = max(low + 1, int(np.searchsorted(sums, done + _COPY, "right")))
+                yield batch_of_frames("", start + low, frames_of(column[low:high]))
+                low = high
+
+
+def frames_of(payloads: BytesColumn) -> bytes:
+    """The frames of payloads: copied from where they lie, where they lie in their frames."""
+    try:
+        framed = BytesColumn(
+            payloads.buffers,
+            payloads.offsets - HEADER_SIZE,
+            payloads.lengths + FRAME_OVERHEAD,
+            payloads.buffer_ids,
+        )
+    except ValueError:
+        framed = None
+    if framed is not None:
+        frames = bytes(framed.compact().buffers[0])
+        made = batch_of_frames("", 0, frames)
+        sums = np.concatenate(([0], np.cumsum(framed.lengths)))[:-1]
+        if np.array_equal(made.chunk.offsets.astype(np.int64), sums):
+            return frames
+    return b"".join(frame_record(payloads.view(row)) for row in range(len(payloads)))
+
+
+def _inputs(paths: tuple[str, ...]) -> list[str]:
+    files = expand(paths)
+    if STREAM in files:
+        raise click.UsageError("this needs positions, which standard input does not have")
+    return files
+
+
+@click.command()
+@in_out_argument
+@click.option(
+    "--shards", type=click.IntRange(1, 99999), default=None, help="So many shards, equal to one record."
+)
+@click.option("--records", type=click.IntRange(1), default=None, help="Shards of so many records.")
+@compression_option
+@output_compression_option
+@index_option
+@json_option
+def split(
+    paths: tuple[str, ...],
+    shards: int | None,
+    records: int | None,
+    compression: str | None,
+    output_compression: str | None,
+    with_index: bool,
+    as_json: bool,
+) -> None:
+    """Cut files into shards OUT-00000-of-0000N, in stored order; all of them appear, or none.
+
+    \b
+    Example:
+      tfrecord split data.tfrecord part.tfrecord --shards 4
+    """
+    if (shards is None) == (records is None):
+        raise click.UsageError("give --shards or --records")
+    files = expand(paths[:-1])
+    source = Source(files, "tfrecord", compression=compression)
+    sizes = None
+    if records is not None:
+        count = source.count()
+        sizes = [min(records, count - start) for start in range(0, count, records)] or [0]
+        if len(sizes) > 99999:
+            raise click.UsageError(f"{len(sizes)} shards are too many; give more --records")
+    write_out(
+        source,
+        files,
+        paths[-1],
+        "tfrecord",
+        compression=output_compression,
+        shards=shards,
+        sizes=sizes,
+        with_index=with_index,
+        as_json=as_json,
+        label="split",
+    )
+
+
+@click.command()
+@in_out_argument
+@compression_option
+@output_compression_option
+@index_option
+@json_option
+def merge(
+    paths: tuple[str, ...],
+    compression: str | None,
+    output_compression: str | None,
+    with_index: bool,
+    as_json: bool,
+) -> None:
+    """Join files into one, in the order given (globs and folders: sorted naturally).
+
+    \b
+    Example:
+      tfrecord merge part.tfrecord-*-of-00004 whole.tfrecord
+    """
+    files = expand(paths[:-1])
+    source = Source(files, "tfrecord", compression=compression)
+    write_out(
+        source,
+        files,
+        paths[-1],
+        "tfrecord",
+        compression=output_compression,
+        with_index=with_index,
+        as_json=as_json,
+        label="merge",
+    )
+
+
+@click.command()
+@in_out_argument
+@click.option(
+    "--seed", type=click.IntRange(0, (1 << 63) - 1), default=None, help="The order (default: drawn)."
+)
+@shards_option
+@compression_option
+@output_compression_option
+@index_option
+@json_option
+def shuffle(
+    paths: tuple[str, ...],
+    seed: int | None,
+    shards: int | None,
+    compression: str | None,
+    output_compression: str | None,
+    with_index: bool,
+    as_json: bool,
+) -> None:
+    """Write all records in a random order, each exactly once: a true permutation, in bounded memory.
+
+    The same seed gives the same order on every machine.
+
+    \b
+    Example:
+      tfrecord shuffle data/*.tfrecord shuffled.tfrecord --seed 1 --shards 8
+    """
+    files = _inputs(paths[:-1])
+    with TFRecordReader(files, record_type="bytes", compression_type=compression) as reader:
+        order = Permutation(len(reader), seed=secrets.randbits(62) if seed is None else seed, epoch=0)
+        write_out(
+            Chosen(reader, order),
+            files,
+            paths[-1],
+            "tfrecord",
+            compression=output_compression,
+            shards=shards,
+            with_index=with_index,
+            as_json=as_json,
+            label="shuffle",
+        )
+
+
+@click.command()
+@in_out_argument
+@click.option(
+    "--where", "conditions", multiple=True, metavar="CONDITION", help="label=3, label=1,2, size>=100 ..."
+)
+@click.option("--positions", default=None, metavar="LIST", help="5,-1,10:20,::2 in the order given.")
+@shards_option
+@compression_option
+@output_compression_option
+@index_option
+@json_option
+def select(
+    paths: tuple[str, ...],
+    conditions: tuple[str, ...],
+    positions: str | None,
+    shards: int | None,
+    compression: str | None,
+    output_compression: str | None,
+    with_index: bool,
+    as_json: bool,
+) -> None:
+    """Write the records at positions, or where features have values; several conditions must hold together.
+
+    Columns kept in the index (tfrecord index --columns label) are used without reading the data.
+
+    \b
+    Examples:
+      tfrecord select data.tfrecord threes.tfrecord --where label=3
+      tfrecord select data.tfrecord first.tfrecord --positions :100
+    """
+    if bool(conditions) == (positions is not None):
+        raise click.UsageError("give --where or --positions")
+    wanted = [parse_condition(text) for text in conditions]
+    listed = parse_positions(positions) if positions is not None else []
+    files = _inputs(paths[:-1])
+    with TFRecordReader(files, compression_type=compression) as reader:
+        places = positions_where(reader, wanted) if conditions else positions_of(listed, len(reader))
+        write_out(
+            Chosen(reader, places),
+            files,
+            paths[-1],
+            "tfrecord",
+            compression=output_compression,
+            shards=shards,
+            with_index=with_index,
+            as_json=as_json,
+            label="select",
+        )

@@ -1,0 +1,186 @@
+"""`tfrecord stats`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from tfrecord._cli.columnstats import BatchStats, ColumnStats, stats_of
+from tfrecord._cli.common import (
+    add_row,
+    columns_option,
+    compression_option,
+    console,
+    count_text,
+    default_threads,
+    emit,
+    expand,
+    json_option,
+    paths_argument,
+    progress,
+    safe,
+    size_text,
+    table,
+    threads_option,
+)
+from tfrecord._cli.describe import bytes_text
+from tfrecord._cli.source import batches, threaded
+
+
+@click.command()
+@paths_argument
+@columns_option
+@click.option(
+    "--top", type=click.IntRange(0, 1000), default=5, show_default=True, help="Most frequent values."
+)
+@compression_option
+@threads_option
+@json_option
+def stats(
+    paths: tuple[str, ...],
+    columns: list[str] | None,
+    top: int,
+    compression: str | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Count, missing, range, mean, number of values and most frequent values of every column.
+
+    One pass, constant memory. Of byte strings the range and mean are those of their sizes.
+
+    \b
+    Example:
+      tfrecord stats data.tfrecord --columns label
+    """
+    files = expand(paths)
+    total = sum(os.path.getsize(path) for path in files if os.path.isfile(path))
+    result = BatchStats()
+    with progress("stats", total or None) as advance:
+        source = batches(files, compression=compression)
+        for part in threaded(lambda batch: stats_of(batch, columns), source, default_threads(threads)):
+            result.merge(part)
+            advance(part.bytes)
+    missing = [name for name in columns or () if not any(key[1] == name for key in result.columns)]
+    if missing and result.rows:
+        raise click.UsageError(f"no record has a feature {', '.join(map(repr, missing))}")
+    if as_json:
+        emit(_document(result, top))
+    else:
+        _print(result, top)
+
+
+def _document(result: BatchStats, top: int) -> dict[str, Any]:
+    present: dict[tuple[str, str], int] = {}
+    for (where, name, _), found in result.columns.items():
+        present[where, name] = present.get((where, name), 0) + found.present
+    return {
+        "records": result.rows,
+        "bytes": result.bytes,
+        "record_bytes": {
+            "min": result.payloads.least,
+            "max": result.payloads.greatest,
+            "mean": result.payloads.mean,
+        },
+        "columns": [
+            {
+                "name": name,
+                **({"where": where} if where else {}),
+                "kind": found.kind,
+                "present": found.present,
+                "missing": result.rows - present[where, name],
+                "values": found.values,
+                "values_per_record": {
+                    "min": found.least_values
+                    if found.present and found.values + found.most_values >= 0
+                    else 0,
+                    "max": found.most_values,
+                    "mean": found.values / found.present if found.present else None,
+                    "histogram": {_bucket(i): found.lengths[i] for i in sorted(found.lengths)},
+                },
+                "of": "bytes" if found.kind == "bytes" else "values",
+                "min": found.least,
+                "max": found.greatest,
+                "mean": found.mean,
+                "not_finite": found.not_finite,
+                "top": _top(found, top),
+                "top_error": found.top.error,
+            }
+            for (where, name, kind), found in sorted(result.columns.items())
+            if kind != "no kind" or len([key for key in result.columns if key[:2] == (where, name)]) == 1
+        ],
+    }
+
+
+def _bucket(number: int) -> str:
+    """The numbers of values that a bucket of lengths is for."""
+    if number < 2:
+        return str(number)
+    return f"{1 << (number - 1)}-{(1 << number) - 1}"
+
+
+def _top(found: ColumnStats, most: int) -> list[dict[str, Any]]:
+    ranked = sorted(found.top.counts.items(), key=lambda item: (-item[1], repr(item[0])))
+    return [{"value": value, "count": count} for value, count in ranked[:most]]
+
+
+def _print(result: BatchStats, top: int) -> None:
+    out = console()
+    sizes = result.payloads
+    words = f"{count_text(result.rows, 'record')}, {size_text(result.bytes)}"
+    if result.rows:
+        words += f"; a record has {sizes.least:,} to {sizes.greatest:,} bytes, {sizes.mean:,.0f} on average"
+    out.print(safe(words))
+    if not result.columns:
+        if result.rows:
+            out.print("the records are no Examples: there are no columns")
+        return
+    right = ("missing", "values a record", "min", "max", "mean")
+    rows = table("feature", "kind", *right, "most frequent", right=right)
+    for item in _document(result, top)["columns"]:
+        per = item["values_per_record"]
+        same = per["min"] == per["max"]
+        each = "0" if not item["present"] else str(per["max"]) if same else f"{per['min']}..{per['max']}"
+        where = " (steps)" if "where" in item else ""
+        unit = " B" if item["of"] == "bytes" else ""
+        add_row(
+            rows,
+            item["name"] + where,
+            item["kind"],
+            f"{item['missing']:,}",
+            each if same or not item["present"] else f"{each} ({per['mean']:.3g})",
+            _number(item["min"], unit),
+            _number(item["max"], unit),
+            _number(item["mean"], unit),
+            _frequent(item, top),
+        )
+    out.print(rows)
+
+
+def _number(value: float | int | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return (f"{value:,}" if isinstance(value, int) else f"{value:,.5g}") + unit
+
+
+def _frequent(item: dict[str, Any], top: int) -> str:
+    if not item["top"]:
+        return "(nearly all differ)" if top and item["values"] else ""
+    if item["values"] > 2 and item["top"][0]["count"] == 1:
+        return "(all differ)"
+    if item["top"][0]["count"] <= 2 * item["top_error"]:
+        return "(nearly all differ)"
+    about = "~" if item["top_error"] else ""
+    shown = []
+    for entry in item["top"]:
+        value = entry["value"]
+        text = (
+            bytes_text(value, 24)
+            if isinstance(value, bytes)
+            else f"{value:.6g}"
+            if item["kind"] == "float"
+            else value
+        )
+        shown.append(f"{text} {about}{entry['count']:,}x")
+    return ", ".join(shown)

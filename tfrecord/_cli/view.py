@@ -1,0 +1,48 @@
+"""`tfrecord view`."""
+
+from __future__ import annotations
+
+import webbrowser
+
+import click
+
+from tfrecord._atomic import STREAM
+from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
+from tfrecord._cli.viewdata import ViewData
+from tfrecord._cli.viewserver import ViewServer
+from tfrecord.reader import TFRecordReader
+
+
+@click.command()
+@paths_argument
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: any that is free.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@compression_option
+@json_option
+def view(paths: tuple[str, ...], port: int, no_browser: bool, compression: str | None, as_json: bool) -> None:
+    """Look at records in the browser: pages by position, search on index columns, images, sounds, histograms.
+
+    The page is for this machine only (127.0.0.1), under an address with a secret. Ctrl-C ends it. To search,
+    keep columns in the index: tfrecord index FILES --columns label
+
+    \b
+    Example:
+      tfrecord view data.tfrecord --no-browser
+    """
+    files = expand(paths)
+    if STREAM in files:
+        raise click.UsageError("standard input has no positions")
+    with TFRecordReader(files, record_type="bytes", compression_type=compression) as reader:
+        data = ViewData(reader)
+        with ViewServer(data, port) as server:
+            if as_json:
+                emit({"url": server.url, "records": data.count})
+            else:
+                click.echo(server.url)
+                click.echo(f"{count_text(data.count, 'record')}; Ctrl-C ends it", err=True)
+            if not no_browser:
+                webbrowser.open(server.url)
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                click.echo("ended", err=True)
