@@ -7,6 +7,7 @@ The loops are in the C headers, without the GIL. A failure is a tuple (status, r
 """
 
 from concurrent.futures import ThreadPoolExecutor
+import math
 import os
 
 import numpy
@@ -117,9 +118,23 @@ cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint8_t _NOTHING = 0
 
 # Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
-DEF_MOST_CELLS = 1 << 24
+cdef uint64_t _MOST_CELLS = 1 << 24
 # Records that are worth a thread.
-_ROWS_A_THREAD = 32
+cdef int64_t _ROWS_A_THREAD = 32
+
+
+# An array of so many values is large.
+cdef int64_t _LARGE = 1 << 18
+cdef bint _memory_is_kept = False
+
+
+cdef void _keep_memory() noexcept:
+    """Let the allocator keep the memory of large arrays for the next batch, as it does once it has seen a block of this
+    size come and go; else the system has to clear their pages anew for every batch."""
+    global _memory_is_kept
+    if not _memory_is_kept:
+        _memory_is_kept = True
+        free(malloc((1 << 25) - (1 << 16)))
 
 
 cdef int _simd_level(int wanted) except -1:
@@ -335,8 +350,9 @@ cdef class Decoder:
         table.columns = <scan_column *> calloc(len(columns), sizeof(scan_column))
         if table.columns == NULL:
             raise MemoryError
-        for i, (key, kind, count, fallback) in enumerate(columns):
+        for i, (key, kind, shape, fallback) in enumerate(columns):
             encoded = key.encode()
+            count = -1 if shape is None else math.prod(shape)
             self.kept += [encoded, fallback]
             column = &table.columns[i]
             column.key = <const uint8_t *> PyBytes_AS_STRING(encoded)
@@ -352,7 +368,7 @@ cdef class Decoder:
             num_buckets *= 2
         if table_rehash(table, num_buckets):
             raise MemoryError
-        return tuple(column[0] for column in columns)
+        return tuple([(item[0], item[2]) for item in columns])
 
     cdef int copy_tables(self, scan_table *tables, int64_t rows, uint64_t most_cells, uint32_t max_guesses) except -1:
         """Tables for some records: own columns, the shared hash."""
@@ -379,7 +395,11 @@ cdef class Decoder:
     def decode(self, tuple buffers not None, offsets, lengths, buffer_ids, int num_threads=1):
         cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
         cdef list chunks = self.split(payloads, num_threads)
-        _run(chunks, "run_scan")
+        cdef _Chunk chunk = chunks[0]
+        if len(chunks) == 1:
+            chunk.run_scan()
+        else:
+            _run(chunks, "run_scan")
         failure = self.failure(chunks)
         if failure is not None:
             return failure, [], []
@@ -387,14 +407,20 @@ cdef class Decoder:
             self.join_keys(chunks)
         cdef _Assembly assembly = _Assembly(self, chunks, payloads, buffer_ids is not None)
         assembly.allocate()
-        _run(chunks, "run_take", False)
+        if len(chunks) == 1:
+            chunk.run_take(False)
+        else:
+            _run(chunks, "run_take", False)
         failure = self.failure(chunks)
         if failure is None:
             failure = assembly.settle_kinds()
         if failure is not None:
             return failure, [], []
         assembly.allocate_values()
-        _run(chunks, "run_take", True)
+        if len(chunks) == 1:
+            chunk.run_take(True)
+        else:
+            _run(chunks, "run_take", True)
         failure = self.failure(chunks)
         if failure is not None:
             return failure, [], []
@@ -415,7 +441,7 @@ cdef class Decoder:
             chunk.count = count * (i + 1) // parts - chunk.first
             chunk.records = payloads.records + chunk.first
             guesses = SCAN_MAX_GUESSES if chunk.count > 1 else 0
-            self.copy_tables(chunk.tables, chunk.count, DEF_MOST_CELLS + payloads.num_bytes, guesses)
+            self.copy_tables(chunk.tables, chunk.count, _MOST_CELLS + payloads.num_bytes, guesses)
             chunks.append(chunk)
         return chunks
 
@@ -506,7 +532,7 @@ cdef class Decoder:
         for i in range(tables[0].num_columns):
             column = &tables[0].columns[i]
             slot = &column.slots[0]
-            key = _key_text(column) if tables[0].discover else self.names[i]
+            key = _key_text(column) if tables[0].discover else self.names[i][0]
             if slot.shape == SLOT_ABSENT and missing_is_error and column.fallback == NULL:
                 return (WIRE_MISSING, 0, key, 0, 0), {}, {}
             kind = slot.kind if slot.shape > SLOT_NO_KIND else column.kind
@@ -518,7 +544,7 @@ cdef class Decoder:
             context[key] = value
         for i in range(tables[1].num_columns if self.num_tables == 2 else 0):
             column = &tables[1].columns[i]
-            key = _key_text(column) if tables[1].discover else self.list_names[i]
+            key = _key_text(column) if tables[1].discover else self.list_names[i][0]
             if not column.listed[0] and missing_is_error and column.fallback == NULL:
                 return (WIRE_MISSING, 0, key, 0, 0), {}, {}
             kind = column.kind
@@ -595,9 +621,6 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
 
 
 def _run(list chunks, str method, *args):
-    if len(chunks) == 1:
-        getattr(chunks[0], method)(*args)
-        return
     with ThreadPoolExecutor(len(chunks)) as pool:
         for _ in pool.map(lambda chunk: getattr(chunk, method)(*args), chunks):
             pass
@@ -634,11 +657,14 @@ cdef class _Assembly:
         for t in range(first.num_tables):
             names = self.decoder.list_names if t else self.decoder.names
             for i in range(first.tables[t].num_columns):
-                key = _key_text(&first.tables[t].columns[i]) if first.tables[t].discover else names[i]
-                self.columns[t].append(self.allocate_column(t, i, key))
+                if first.tables[t].discover:
+                    key, shape = _key_text(&first.tables[t].columns[i]), None
+                else:
+                    key, shape = names[i]
+                (<list> self.columns[t]).append(self.allocate_column(t, i, key, shape))
         return 0
 
-    cdef list allocate_column(self, int t, Py_ssize_t i, object key):
+    cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape):
         cdef _Chunk chunk = self.chunks[0]
         cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
         cdef int kind = chunk.tables[t].columns[i].kind
@@ -656,7 +682,7 @@ cdef class _Assembly:
             split_data = <int64_t *> _pointer(splits)
             split_data[0] = 0
         else:
-            values = self.new_values(kind, slots * count)
+            values = self.new_values(kind, slots * count, (slots, *shape) if shape else slots)
         for chunk in self.chunks:
             out = &chunk.outputs[t][i]
             out.present = present + at
@@ -686,11 +712,13 @@ cdef class _Assembly:
         splits[self.rows] = total
         return outer, total
 
-    cdef object new_values(self, int kind, int64_t count):
+    cdef object new_values(self, int kind, int64_t count, object shape):
+        if count >= _LARGE:
+            _keep_memory()
         if kind == KIND_BYTES:
             ids = _empty(count, _INT32) if self.with_ids else None
             return _empty(count, _INT64), _empty(count, _INT64), ids
-        return None if kind == KIND_UNKNOWN else _empty(count, _FLOAT if kind == KIND_FLOAT else _INT64)
+        return None if kind == KIND_UNKNOWN else _empty(shape, _FLOAT if kind == KIND_FLOAT else _INT64)
 
     cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
         """Let a chunk write its values from place `at` on."""
@@ -747,7 +775,7 @@ cdef class _Assembly:
                 total = 0
                 for chunk in self.chunks:
                     total += chunk.outputs[t][i].total
-                column[6] = self.new_values(kind, total)
+                column[6] = self.new_values(kind, total, total)
                 base = 0
                 for chunk in self.chunks:
                     out = &chunk.outputs[t][i]

@@ -9,6 +9,7 @@ inside groups.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -259,8 +260,9 @@ def gather(buffers: tuple[Any, ...], offsets: Any, buffer_ids: Any, out: Any) ->
 class _Rows:
     """Collects one column over records (or over steps)."""
 
-    def __init__(self, key: str, kind: int, count: int, default: Any, rows: int) -> None:
-        self.key, self.wanted, self.count, self.default = key, kind, count, default
+    def __init__(self, key: str, kind: int, shape: Any, default: Any, rows: int) -> None:
+        self.key, self.wanted, self.shape, self.default = key, kind, shape, default
+        self.count = -1 if shape is None else math.prod(shape)
         self.kind = kind
         self.present = [False] * rows
         self.rows: list[Any] = [None] * rows
@@ -315,12 +317,12 @@ class _Rows:
             for index, row in enumerate(rows):
                 if row is not None:
                     values[index] = row
-            return self.key, self.kind, present, None, values.reshape(-1)
+            return self.key, self.kind, present, None, values.reshape(len(rows), *self.shape)
         full = [row for row in self.rows if row is not None and len(row)]
         return self.key, self.kind, present, splits, np.concatenate(full) if full else np.empty(0, dtype)
 
 
-Request = tuple[str, int, int, Any]
+Request = tuple[str, int, Any, Any]
 
 
 class Decoder:
@@ -351,12 +353,12 @@ class Decoder:
                 context, found_lists = parse_message(data, self._wanted, self._wanted_lists)
                 for key, (kind, values) in context.items():
                     if key not in columns:
-                        columns[key] = _Rows(key, UNKNOWN, -1, None, count)
+                        columns[key] = _Rows(key, UNKNOWN, None, None, count)
                     columns[key].add(row, kind, _based(kind, values, base), source)
                 for column in columns.values():
                     column.check(row)
                 for key, steps in found_lists.items():
-                    request, rows = lists.setdefault(key, ((key, UNKNOWN, -1, None), [None] * count))
+                    request, rows = lists.setdefault(key, ((key, UNKNOWN, None, None), [None] * count))
                     rows[row] = (source, [(kind, _based(kind, values, base)) for kind, values in steps])
                     _check_steps(request, steps, list_kinds)
             except WireError as error:
@@ -376,20 +378,20 @@ class Decoder:
         try:
             context, lists = parse_message(data, self._wanted, self._wanted_lists)
             result = {}
-            for key, wanted, _, _ in self._columns or [(key, UNKNOWN, -1, None) for key in context]:
+            for key, wanted, _, _ in self._columns or [(key, UNKNOWN, None, None) for key in context]:
                 kind, values = context.get(key, (UNKNOWN, None))
                 if key not in context and missing_is_error:
                     raise Mismatch(MISSING, key, 0, 0)
                 result[key] = _single(data, key, wanted, kind, values)
             result_lists: dict[str, Any] = {}
             for key, wanted, _, _ in self._lists or (
-                [] if self._lists is False else [(k, UNKNOWN, -1, None) for k in lists]
+                [] if self._lists is False else [(k, UNKNOWN, None, None) for k in lists]
             ):
                 if key not in lists and missing_is_error:
                     raise Mismatch(MISSING, key, 0, 0)
                 steps = lists.get(key, [])
                 kinds = {key: wanted}
-                _check_steps((key, wanted, -1, None), steps, kinds)
+                _check_steps((key, wanted, None, None), steps, kinds)
                 result_lists[key] = [_single(data, key, kinds[key], kind, values) for kind, values in steps]
         except WireError as error:
             return (error.args[0], 0, None, 0, 0), {}, {}

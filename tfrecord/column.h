@@ -87,7 +87,8 @@ static int column_fill(const scan_table *table, const scan_column *column, const
             else while (i >= column->steps[row + 1]) row++;
             sink.base = records[row].base;
         }
-        status = slot_values(slot, &table->parts, depth, &sink);
+        if (WIRE_LIKELY(slot->shape == SLOT_ONE)) status = sink_bytes(&sink, slot_data(slot), slot->length);
+        else status = slot_values(slot, &table->parts, depth, &sink);
         if (status) return fault_at(fault, status, i, 0, 0);
         if (out->buffers)
             for (int64_t k = before; k < sink.count; k++) out->buffers[k] = records[row].buffer;
@@ -96,21 +97,25 @@ static int column_fill(const scan_table *table, const scan_column *column, const
     return WIRE_OK;
 }
 
-/* One row of a dense column that is not one number of the kind asked for. */
+/* One row of a dense column that is not one value of the kind asked for. */
 static int dense_row(const scan_table *table, const scan_column *column, const scan_record *record, int64_t i,
                      column_output *out, column_fault *fault) {
     const feature_slot *slot = &column->slots[i];
     int depth = table->is_lists ? 4 : 3;
+    int64_t count = column->count;
     feature_sink sink = out->sink, counted = {0};
     int status;
-    int64_t count = column->count;
     sink.count = i * count;
-    sink.limit = sink.count + count;
+    sink.limit = column->num_slots * count; /* a run may write beyond its row, over rows that come later */
     sink.base = record->base;
     out->present[i] = slot->shape > SLOT_NO_KIND;
     if (out->present[i] && (status = column_kind(column, i, out, fault))) return status;
+    if (slot->shape == SLOT_RUN && slot->length && !slot_values(slot, &table->parts, depth, &sink) &&
+        sink.count == (i + 1) * count)
+        return WIRE_OK;
     counted.level = out->level;
     if ((status = slot_values(slot, &table->parts, depth, &counted))) return fault_at(fault, status, i, 0, 0);
+    sink.count = i * count;
     if (!counted.count && (count || !out->present[i])) {
         if (!column->fallback) return fault_at(fault, WIRE_MISSING, i, out->present[i], 0);
         if (sink.floats && count) memcpy(sink.floats + sink.count, column->fallback, 4 * (size_t)count);
@@ -119,7 +124,7 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
     }
     if (counted.count != count) return fault_at(fault, WIRE_WRONG_COUNT, i, count, counted.count);
     if ((status = slot_values(slot, &table->parts, depth, &sink))) return fault_at(fault, status, i, 0, 0);
-    if (sink.count != sink.limit) return fault_at(fault, WIRE_TRUNCATED, i, 0, 0);
+    if (sink.count != (i + 1) * count) return fault_at(fault, WIRE_TRUNCATED, i, 0, 0);
     if (out->buffers)
         for (int64_t k = i * count; k < sink.count; k++) out->buffers[k] = record->buffer;
     return WIRE_OK;
@@ -139,6 +144,13 @@ static int column_dense(const scan_table *table, const scan_column *column, cons
         }
         if (!table->is_lists) row = i;
         else while (i >= column->steps[row + 1]) row++;
+        if (WIRE_LIKELY(slot->shape == SLOT_ONE && column->count == 1 && out->kind == KIND_BYTES)) {
+            out->present[i] = 1;
+            out->sink.offsets[i] = (int64_t)(slot_data(slot) - records[row].base);
+            out->sink.lengths[i] = (int64_t)slot->length;
+            if (out->buffers) out->buffers[i] = records[row].buffer;
+            continue;
+        }
         status = dense_row(table, column, &records[row], i, out, fault);
         if (status) return status;
     }

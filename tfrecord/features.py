@@ -170,6 +170,12 @@ class Column:
     shape: tuple[int, ...] | None = None
     default: Any = None
     raw: bool = False
+    #: Whether a dense column is numbers just as they are stored.
+    stored: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        stored = not self.raw and self.shape is not None and self.dtype in ("int64", "float32")
+        object.__setattr__(self, "stored", stored)
 
 
 class _Spec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "record_kind",
 ]
 
+_ANY = Column("", None)
 _KINDS = {"bytes": 1, "float": 2, "int64": 3}
 _KIND_NAMES = ("unknown", "bytes", "float", "int64")
 _NATIVE = {"bytes": None, "float": "float32", "int64": "int64"}
@@ -205,20 +207,18 @@ def _decoder(plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Any:
     return kernel.Decoder(None if plan.columns is None else tuple(map(_request, plan.columns)), lists)
 
 
-def _request(column: Column) -> tuple[str, int, int, bytes | None]:
-    """What the kernel is asked for: key, kind, values a row (-1: ragged), and a row of defaults in the stored dtype.
+def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | None]:
+    """What the kernel is asked for: key, kind, shape of a row (None: ragged), a row of defaults in the stored dtype.
 
-    Defaults of other dtypes and of bytes are put in here, from a ragged column; the kernel is told (``b""``) that
-    there is one.
+    Defaults of other dtypes and of bytes are put in here, from a ragged column; the kernel is told (``b""``)
+    that there is one.
     """
     kind = _KINDS.get(column.kind or "", 0)
     if column.shape is None:
-        return column.key, kind, -1, None
-    if column.default is not None and (
-        column.raw or column.dtype != _NATIVE[str(column.kind)] or column.kind == "bytes"
-    ):
-        return column.key, kind, -1, b""
-    return column.key, kind, 1 if column.raw else math.prod(column.shape), column.default
+        return column.key, kind, None, None
+    if column.default is not None and (column.raw or column.dtype != _NATIVE[str(column.kind)] or kind == 1):
+        return column.key, kind, None, b""
+    return column.key, kind, () if column.raw else column.shape, column.default
 
 
 def _error(failure: tuple[int, int, str | None, int, int]) -> TFRecordError:
@@ -281,20 +281,22 @@ def _decode(
     count = len(payloads.offsets)
     columns: dict[str, Any] = {}
     present: dict[str, Any] = {}
-    for index, (key, kind, flags, splits, values) in enumerate(found):
-        column = Column(key, None) if plan.columns is None else plan.columns[index]
-        columns[key] = _finish(column, kind, splits, values, buffers, count, None)
+    for column, (key, kind, flags, splits, values) in zip(plan.columns or repeat(_ANY), found):
         present[key] = flags
+        if splits is None and column.stored:
+            columns[key] = values
+        else:
+            columns[key] = _finish(column, kind, splits, values, buffers, count, None)
     context = ColumnBatch._trusted(columns, present, count)
     if sequence_plan is None:
         return context
     columns, present = {}, {}
-    for index, (key, kind, flags, outer, steps, splits, values) in enumerate(found_lists):
-        column = Column(key, None) if sequence_plan.columns is None else sequence_plan.columns[index]
-        columns[key] = Ragged._trusted(
-            _finish(column, kind, splits, values, buffers, len(steps), outer), outer
-        )
+    for column, (key, kind, flags, outer, steps, splits, values) in zip(
+        sequence_plan.columns or repeat(_ANY), found_lists
+    ):
         present[key] = flags
+        inner = _finish(column, kind, splits, values, buffers, len(steps), outer)
+        columns[key] = Ragged._trusted(inner, outer)
     return SequenceBatch(context, ColumnBatch._trusted(columns, present, count))
 
 
@@ -307,7 +309,7 @@ def _finish(
     if kind == 0:  # any kind would have done, and no record had one
         data = np.empty(0, object)
     elif kind == 1:
-        data = BytesColumn._trusted(buffers, *values)
+        data = BytesColumn._trusted(buffers, *values)  # type: ignore[call-arg]
     if column.shape is None:
         if column.dtype is not None and data.dtype != column.dtype:
             data = _cast(column, data, splits, outer)
@@ -318,12 +320,11 @@ def _finish(
     if column.raw:
         return _unpack(column, data, count, outer)
     if column.kind == "bytes":
-        return BytesColumn._trusted(
-            buffers, data.offsets, data.lengths, data.buffer_ids, (count, *column.shape)
-        )
+        return data if column.shape == () else BytesColumn._trusted(buffers, *values, (count, *column.shape))
     if data.dtype != column.dtype:
-        data = _cast(column, data, np.arange(count + 1) * size, outer)
-    return data.reshape(count, *column.shape)
+        cast = _cast(column, data.reshape(-1), np.arange(count + 1) * size, outer)
+        return cast.reshape(count, *column.shape)
+    return data
 
 
 def _record(row: int, outer: Any) -> int:

@@ -336,8 +336,14 @@ static int record_read(
     *seen = 0;
     for (int i = 0; i < 2 && tables[i]; i++) tables[i]->place = tables[i]->found = 0;
     while (cursor.at < cursor.end) {
-        wire_field field;
-        int status = wire_next(&cursor, 0, &field);
+        wire_field field = {1, TYPE_BYTES, {0}};
+        int status;
+        if (WIRE_LIKELY(*cursor.at == 0x0a)) {
+            cursor.at++;
+            status = wire_take_slice(&cursor, &field.content);
+        } else {
+            status = wire_next(&cursor, 0, &field);
+        }
         if (status) return status;
         if (field.type != TYPE_BYTES || field.number > 2) continue;
         *seen |= (int)field.number;

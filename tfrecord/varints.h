@@ -22,7 +22,8 @@ enum { SIMD_PORTABLE = 0, SIMD_AVX2 = 1, SIMD_AVX512 = 2 };
 static int varints_best_level(void) {
 #if VARINTS_X86
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("avx2")) return SIMD_PORTABLE;
+    if (!__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2")) return SIMD_PORTABLE;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("popcnt")) return SIMD_PORTABLE;
     if (__builtin_cpu_is("znver1") || __builtin_cpu_is("znver2")) return SIMD_PORTABLE;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) return SIMD_AVX512;
     return SIMD_AVX2;
@@ -67,24 +68,26 @@ static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t
 
 #if VARINTS_X86
 
+#define VARINTS_256 "avx2,bmi,bmi2,popcnt"
 #define VARINTS_PAYLOAD 0x7f7f7f7f7f7f7f7fu
 
-/* Values that end in the 64 bytes at `data`, whose terminators are the set bits of `ends`; the first one starts there.
- * 8 bytes behind the last start must be readable. Every value has at most 8 bytes. */
-#define VARINTS_EXTRACT(data, ends, out)                                                                     \
+/* The next value of a block, whose first byte is at data[start]: its bytes as one word, cut behind the last, their 7-bit
+ * groups pulled together. Behind the last value of the block it makes something up, within VARINTS_READ bytes. */
+#define VARINTS_NEXT(data, ends, start, out)                                                                 \
     do {                                                                                                     \
-        uint64_t ends_left = (ends);                                                                         \
-        unsigned start = 0;                                                                                  \
-        while (ends_left) {                                                                                  \
-            unsigned last = (unsigned)__builtin_ctzll(ends_left);                                            \
-            uint64_t word;                                                                                   \
-            memcpy(&word, (data) + start, 8);                                                                \
-            word = _bzhi_u64(word, 8 * (last - start + 1));                                                  \
-            *(out)++ = (int64_t)_pext_u64(word, VARINTS_PAYLOAD);                                            \
-            start = last + 1;                                                                                \
-            ends_left &= ends_left - 1;                                                                      \
-        }                                                                                                    \
+        uint64_t last = _tzcnt_u64(ends);                                                                    \
+        uint64_t word;                                                                                       \
+        memcpy(&word, (data) + (start), 8);                                                                  \
+        word = _bzhi_u64(word, (unsigned)(8 * (last + 1 - (start))));                                        \
+        *(out)++ = (int64_t)_pext_u64(word, VARINTS_PAYLOAD);                                                \
+        (start) = last + 1;                                                                                  \
+        (ends) = _blsr_u64(ends);                                                                            \
     } while (0)
+
+/* A block is 64 bytes. Values are taken 8 at a time, the number of blocks of 8 being easier to predict than that of
+ * values; what is made up behind the last one is written over by the next block, and there must be room for it. */
+#define VARINTS_READ 80
+#define VARINTS_ROOM 72
 
 /* Whether 8 continuation bytes follow each other: a value of more than 8 bytes may be there. */
 WIRE_INLINE int varints_has_long(uint64_t ends) {
@@ -95,12 +98,12 @@ WIRE_INLINE int varints_has_long(uint64_t ends) {
     return runs != 0;
 }
 
-/* The loop of both widths. A block is 64 bytes, with 8 more that may be loaded; long values and the tail go one by one. */
+/* The loop of both widths; long values and the tail go one by one. */
 #define VARINTS_DECODE_BODY(WIDEN, ENDS)                                                                     \
     const uint8_t *end = data + length;                                                                      \
     int64_t *to = *out;                                                                                      \
     int status = WIRE_OK;                                                                                    \
-    while (end - data >= 72 && room - to >= 64) {                                                            \
+    while (end - data >= VARINTS_READ && room - to >= VARINTS_ROOM) {                                        \
         uint64_t ends = ENDS(data);                                                                          \
         if (ends == ~(uint64_t)0) {                                                                          \
             WIDEN(data, to);                                                                                 \
@@ -109,20 +112,26 @@ WIRE_INLINE int varints_has_long(uint64_t ends) {
         } else if (WIRE_UNLIKELY(varints_has_long(ends))) {                                                  \
             if ((status = varints_some(&data, data + 32, end, &to, room))) break;                            \
         } else {                                                                                             \
-            VARINTS_EXTRACT(data, ends, to);                                                                 \
-            data += 64 - __builtin_clzll(ends);                                                              \
+            int64_t *next = to + _mm_popcnt_u64(ends);                                                       \
+            const uint8_t *behind = data + 64 - __builtin_clzll(ends);                                            \
+            uint64_t start = 0;                                                                              \
+            while (to < next) {                                                                              \
+                for (int i = 0; i < 8; i++) VARINTS_NEXT(data, ends, start, to);                             \
+            }                                                                                                \
+            to = next;                                                                                       \
+            data = behind;                                                                                   \
         }                                                                                                    \
     }                                                                                                        \
     *out = to;                                                                                               \
     return status ? status : varints_some(&data, end, end, out, room);
 
-__attribute__((target("avx2,bmi,bmi2"))) WIRE_INLINE uint64_t varints_ends_avx2(const uint8_t *data) {
+__attribute__((target(VARINTS_256))) WIRE_INLINE uint64_t varints_ends_avx2(const uint8_t *data) {
     uint32_t low = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)data));
     uint32_t high = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(data + 32)));
     return ~((uint64_t)high << 32 | low);
 }
 
-__attribute__((target("avx2,bmi,bmi2"))) WIRE_INLINE void varints_widen_avx2(const uint8_t *data, int64_t *out) {
+__attribute__((target(VARINTS_256))) WIRE_INLINE void varints_widen_avx2(const uint8_t *data, int64_t *out) {
     for (int i = 0; i < 64; i += 4) {
         int32_t four;
         memcpy(&four, data + i, 4);
@@ -130,12 +139,12 @@ __attribute__((target("avx2,bmi,bmi2"))) WIRE_INLINE void varints_widen_avx2(con
     }
 }
 
-__attribute__((target("avx2,bmi,bmi2"))) static int varints_decode_avx2(
+__attribute__((target(VARINTS_256))) static int varints_decode_avx2(
     const uint8_t *data, size_t length, int64_t **out, int64_t *room) {
     VARINTS_DECODE_BODY(varints_widen_avx2, varints_ends_avx2)
 }
 
-#define VARINTS_512 "avx512f,avx512bw,avx2,bmi,bmi2,popcnt"
+#define VARINTS_512 "avx512f,avx512bw," VARINTS_256
 
 __attribute__((target(VARINTS_512))) WIRE_INLINE uint64_t varints_ends_avx512(const uint8_t *data) {
     return ~(uint64_t)_mm512_movepi8_mask(_mm512_loadu_si512(data));
@@ -174,7 +183,7 @@ static int64_t varints_count(const uint8_t *data, size_t length, int level) {
  * since they were counted. WIRE_VARINT_TOO_LONG for a value of more than 10 bytes. */
 static int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level) {
 #if VARINTS_X86
-    if (length >= 72) {
+    if (length >= VARINTS_READ) {
         if (level >= SIMD_AVX512) return varints_decode_avx512(data, length, out, room);
         if (level >= SIMD_AVX2) return varints_decode_avx2(data, length, out, room);
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from typing import Any
@@ -185,9 +186,11 @@ def requests(choices: random.Random, lists: bool) -> list[tuple[Any, Any]]:
         found = []
         for key in keys:
             kind = choices.choice([0, 1 + KEYS.index(key) % 3, 1 + KEYS.index(key) % 3])
-            count = choices.choice([-1, -1, 1, 2, 0]) if kind else -1
-            default = bytes(count * (4 if kind == 2 else 8)) if count >= 0 and kind > 1 and choices.randrange(2) else None
-            found.append((key, kind, count, default))
+            shape = choices.choice([None, None, (), (2,), (1, 3), (0,)]) if kind else None
+            default = None
+            if shape is not None and kind > 1 and choices.randrange(2):
+                default = bytes(math.prod(shape) * (4 if kind == 2 else 8))
+            found.append((key, kind, shape, default))
         return tuple(found)
 
     return [(None, None if lists else False), (some(), some() if lists else False)]
@@ -228,7 +231,7 @@ def test_single_records_agree_with_batches(lists: bool, choices: random.Random) 
     messages = Messages(choices)
     data = messages.mutated(messages.message(lists))
     for request in requests(choices, lists):
-        ragged = tuple(None if part is None else part and tuple((k, kind, -1, None) for k, kind, _, _ in part) for part in request)
+        ragged = tuple(None if part is None else part and tuple((k, kind, None, None) for k, kind, _, _ in part) for part in request)
         for name, make in kernels():
             decoder = make(*ragged)
             batch = decoded(decoder, (data,))
