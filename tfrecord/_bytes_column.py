@@ -8,8 +8,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord import _arrow
 from tfrecord._arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
+from tfrecord._arrow import binary_array, fixed_lists, large_binary_array
 from tfrecord._display import bytes_text, items_text
 
 # Up to this mean length, gathering byte by byte in numpy beats one Python slice a value.
@@ -240,10 +240,10 @@ class BytesColumn:
         """
         array = None
         if binary_views:
-            array = _arrow.binary_array(self._memoryviews(), self.offsets, self.lengths, self.buffer_ids)
+            array = binary_array(self._memoryviews(), self.offsets, self.lengths, self.buffer_ids)
         if array is None:
-            array = _arrow.large_binary_array(self._run(), splits_of(self.lengths))
-        return _arrow.fixed_lists(array, self.shape)
+            array = large_binary_array(self._run(), splits_of(self.lengths))
+        return fixed_lists(array, self.shape)
 
     def _run(self) -> bytes | memoryview:
         """All values one after another: the buffer itself where they lie so."""

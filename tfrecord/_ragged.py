@@ -8,7 +8,6 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord import _arrow, _tensors
 from tfrecord._arrays import (
     BoolArray,
     Int64Array,
@@ -19,8 +18,10 @@ from tfrecord._arrays import (
     ranges,
     splits_of,
 )
+from tfrecord._arrow import dense_array, list_array
 from tfrecord._bytes_column import BytesColumn
 from tfrecord._display import array_text, items_text
+from tfrecord._tensors import nested_of, padded, tensor_of
 
 _Row = TypeVar("_Row", bound="Ragged")
 
@@ -147,7 +148,7 @@ class Ragged:
         `binary_views` as in `BytesColumn.to_arrow`. Raises ImportError with the pip command where pyarrow is
         missing.
         """
-        return _arrow.list_array(self.row_splits, arrow_of(self.values, binary_views), present)
+        return list_array(self.row_splits, arrow_of(self.values, binary_views), present)
 
     def to_torch(self) -> Any:
         """A `TensorRagged` over the same memory; rows of bytes, or of no known kind, become lists.
@@ -162,8 +163,8 @@ class Ragged:
         return self._tensors()
 
     def _tensors(self) -> TensorRagged:
-        inner = self.values._tensors() if isinstance(self.values, Ragged) else _tensors.tensor_of(self.values)
-        return TensorRagged._trusted(inner, _tensors.tensor_of(self.row_splits))
+        inner = self.values._tensors() if isinstance(self.values, Ragged) else tensor_of(self.values)
+        return TensorRagged._trusted(inner, tensor_of(self.row_splits))
 
     def _preview(self, index: int) -> str:
         row = self[index]
@@ -260,11 +261,11 @@ class TensorRagged(Ragged):
     def to_nested(self) -> Any:
         """A nested tensor (jagged layout) over the values; of a nested column the steps are padded first."""
         flat = self.values.to_padded() if isinstance(self.values, TensorRagged) else self.values
-        return _tensors.nested_of(flat, self.row_splits)
+        return nested_of(flat, self.row_splits)
 
     def mask(self, max_length: int | Sequence[int | None] | None = None) -> Any:
         """As `Ragged.mask`, a bool tensor."""
-        return _tensors.tensor_of(self.numpy().mask(max_length)).to(self.row_splits.device)
+        return tensor_of(self.numpy().mask(max_length)).to(self.row_splits.device)
 
     def to_padded(self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None) -> Any:
         """As `Ragged.to_padded`, a tensor on the values' device."""
@@ -275,7 +276,7 @@ class TensorRagged(Ragged):
             if len(self) and int(self.lengths().max()) > width:
                 kept = self.numpy()._cut(width)._tensors().to(self.row_splits.device)
             flat = kept.values.to_padded(fill_value, rest)
-        return _tensors.padded(flat, kept.row_splits, width, fill_value)
+        return padded(flat, kept.row_splits, width, fill_value)
 
     def equals(self, other: object) -> bool:
         """Whether `other` is a TensorRagged of the same rows."""
@@ -305,7 +306,7 @@ def as_column(values: Any, what: str) -> Any:
 def arrow_of(column: Any, binary_views: bool) -> Any:
     """An Arrow array of any column."""
     if isinstance(column, np.ndarray):
-        return _arrow.dense_array(column)
+        return dense_array(column)
     return column.to_arrow(binary_views=binary_views)
 
 

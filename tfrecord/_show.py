@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfrecord import _display
+from tfrecord._display import cut, html_table, text_table
 from tfrecord._ragged import Ragged, describe, preview
 
 _COLUMNS = 40
@@ -21,11 +21,11 @@ def lines(batch: Any) -> list[str]:
     rows = []
     for name in list(batch)[:_COLUMNS]:
         column, lacking = batch[name], int((~batch.present[name]).sum())
-        first = ", ".join(_display.cut(preview(column, i)) for i in range(min(3, batch.num_rows)))
+        first = ", ".join(cut(preview(column, i)) for i in range(min(3, batch.num_rows)))
         more = ", …" if batch.num_rows > 3 else ""
         gap = f"{lacking:,} not present" if lacking else ""
-        rows.append((repr(name), describe(column), gap, _display.cut(first + more, 90)))
-    found = [f"  {line}" for line in _display.text_table(rows)] if rows else []
+        rows.append((repr(name), describe(column), gap, cut(first + more, 90)))
+    found = [f"  {line}" for line in text_table(rows)] if rows else []
     return found + ([f"  … {len(batch) - len(rows):,} more columns"] if len(batch) > len(rows) else [])
 
 
@@ -40,7 +40,7 @@ def html(batch: Any) -> str:
     if len(batch) > len(names):
         more.append(f"{len(batch) - len(names):,} more columns")
     header = [(name, describe(batch[name])) for name in names]
-    return _display.html_table(title(batch), header, rows, ", ".join(more))
+    return html_table(title(batch), header, rows, ", ".join(more))
 
 
 def _cell(batch: Any, name: str, row: int) -> str:

@@ -9,7 +9,6 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord import _show
 from tfrecord._arrays import BoolArray, as_position, as_positions, is_integer
 from tfrecord._bytes_column import BytesColumn
 from tfrecord._from_arrow import column_of
@@ -22,6 +21,7 @@ from tfrecord._ragged import (
     concat_columns,
     same_column,
 )
+from tfrecord._show import html, lines, title
 from tfrecord._tensors import tensor_of
 
 __all__ = ["BytesColumn", "ColumnBatch", "Ragged", "SequenceBatch", "TensorRagged", "concat"]
@@ -237,10 +237,10 @@ class ColumnBatch(Mapping[str, Any]):
         return optional("polars").from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        return "\n".join([_show.title(self), *_show.lines(self)])
+        return "\n".join([title(self), *lines(self)])
 
     def _repr_html_(self) -> str:
-        return _show.html(self)
+        return html(self)
 
 
 class SequenceBatch:
@@ -337,13 +337,11 @@ class SequenceBatch:
         return optional("polars").from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        lines = [f"SequenceBatch: {self.num_rows:,} rows", " context"]
-        return "\n".join(
-            [*lines, *_show.lines(self.context), " feature_lists", *_show.lines(self.feature_lists)]
-        )
+        halves = [" context", *lines(self.context), " feature_lists", *lines(self.feature_lists)]
+        return "\n".join([f"SequenceBatch: {self.num_rows:,} rows", *halves])
 
     def _repr_html_(self) -> str:
-        return _show.html(self.context) + _show.html(self.feature_lists)
+        return html(self.context) + html(self.feature_lists)
 
 
 def _record_batch(names: list[str], arrays: list[Any], num_rows: int) -> Any:
