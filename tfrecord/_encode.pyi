@@ -6,6 +6,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+def frame(payload: Any) -> bytes: ...
+
 @final
 class RecordEncoder:
     def __init__(

@@ -83,6 +83,27 @@ cdef extern from "encode.h" nogil:
 crc_prepare()
 cdef frames_extend_fn CRC = frames_paths[crc_best()].extend
 
+
+def frame(payload):
+    """A contiguous buffer as a whole frame."""
+    cdef Py_buffer view
+    cdef bytes out
+    cdef uint8_t *p
+    cdef uint64_t size
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        size = view.len
+        out = PyBytes_FromStringAndSize(NULL, size + FRAME_OVERHEAD)
+        p = <uint8_t *>PyBytes_AS_STRING(out)
+        with nogil:
+            put_frame_header(p, size, CRC)
+            memcpy(p + FRAME_HEADER, view.buf, size)
+            put_frame_footer(p + FRAME_HEADER, size, CRC)
+    finally:
+        PyBuffer_Release(&view)
+    return out
+
+
 # Room before the first entry: the frame's header, and the tag and length of Features.
 cdef enum:
     LEAD = 12 + 6

@@ -54,6 +54,9 @@ def _entry(key: bytes, value: bytes) -> bytes:
     return _field(1, _field(1, key) + _field(2, value))
 
 
+frame = frame_record
+
+
 class RecordEncoder:
     """Dicts to frames or payloads; the arguments are those of the compiled class of this name."""
 
@@ -136,7 +139,10 @@ class RowEncoder:
 
     def frames(self, start: int, stop: int, step: int, size: int) -> bytes:
         """Frames of the rows start, start + step, ... below stop."""
-        return b"".join(frame_record(self._payload(row)) for row in range(start, stop, step))
+        found = b"".join(frame_record(self._payload(row)) for row in range(start, stop, step))
+        if len(found) != size:
+            raise RuntimeError("the columns were changed by another thread while they were written")
+        return found
 
     def _payload(self, row: int) -> bytes:
         record = _field(1, b"".join(self._row_entries(self._context, row)))

@@ -171,12 +171,11 @@ class Output:
             self._parked = True
 
     def _resume(self) -> None:
-        if self._parked:
-            assert self.path is not None and self._base is not None
-            self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
-            self._owned = [self._file]
-            self._parked = False
-            self._file.seek(self._base + self._sent)
+        assert self.path is not None and self._base is not None
+        self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
+        self._owned = [self._file]
+        self._parked = False
+        self._file.seek(self._base + self._sent)
 
     def mark(self) -> tuple[int, int]:
         """A place that `rewind` can go back to."""
@@ -188,24 +187,38 @@ class Output:
         self.size = mark[1]
 
     def _send(self, data: Any) -> None:
-        self._resume()
-        view = memoryview(data).cast("B")
-        while len(view):
-            written = self._file.write(view)
-            if written is None:
-                if isinstance(self._file, io.RawIOBase):
-                    raise BlockingIOError("the file is non-blocking and takes nothing now")
-                written = len(view)  # some file-likes return nothing
-            if not 0 < written <= len(view):
-                raise OSError(f"write() returned {written} for {len(view)} bytes")
+        if self._parked:
+            self._resume()
+        size = len(data)
+        if not size:
+            return
+        written = self._file.write(data)
+        while written != size:
+            written = self._checked(written, size)
             self._sent += written
-            view = view[written:]
+            size -= written
+            if not size:
+                return
+            data = memoryview(data)[written:]
+            written = self._file.write(data)
+        self._sent += size
+
+    def _checked(self, written: Any, size: int) -> int:
+        """The number of bytes that a short write took."""
+        if written is None:
+            if isinstance(self._file, io.RawIOBase):
+                raise BlockingIOError("the file is non-blocking and takes nothing now")
+            return size  # some file-likes return nothing
+        if not 0 < written <= size:
+            raise OSError(f"write() returned {written} for {size} bytes")
+        return int(written)
 
     def _undo(self, start: int) -> None:
         """Cut the file back to `start` bytes of ours."""
-        if self._parked and self._sent == start:
-            return
-        self._resume()
+        if self._parked:
+            if self._sent == start:
+                return
+            self._resume()
         buffered = not isinstance(self._file, io.RawIOBase)  # may hold part of what failed
         if self._compressor is not None:
             self._broken = True
@@ -216,7 +229,7 @@ class Output:
                 self._file.seek(self._base + start)
                 self._file.truncate()
             except (OSError, ValueError, AttributeError):
-                self._broken = self._sent != start or self._base is not None
+                self._broken = True
             else:
                 self._sent = start
 

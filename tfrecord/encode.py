@@ -6,7 +6,7 @@ both engines. Which values are accepted: `tfrecord._values`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ Datum = Mapping[str, tuple[Any, str]]
 MAX_EXAMPLE_BYTES = 2**31 - 1
 
 _kernel: Any = load_kernel("_encode") or _encode_reference
+# A bytes-like as a whole frame.
+frame_bytes: Callable[[Any], bytes] = _kernel.frame
 # Scalars whose conversion is exact and runs no Python code; all others go by the rules of `_values`.
 _INT_SCALARS = frozenset({np.dtype(code).type for code in "bBhHiIlLqQ"})
 _FLOAT_SCALARS = _INT_SCALARS | {np.float16, np.float32, np.float64}

@@ -19,7 +19,14 @@ from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_c
 from tfrecord._flatten import flatten_batch
 from tfrecord._output import Output, local_path
 from tfrecord._values import describe
-from tfrecord.encode import Datum, RowFrames, encode_example, encode_frame, encode_sequence_example
+from tfrecord.encode import (
+    Datum,
+    RowFrames,
+    encode_example,
+    encode_frame,
+    encode_sequence_example,
+    frame_bytes,
+)
 
 __all__ = ["ShardedTFRecordWriter", "TFRecordWriter"]
 
@@ -87,7 +94,8 @@ class TFRecordWriter:
 
         Both map a name to ``(value, typename)``; see `tfrecord.encode.encode_example` for values and errors.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         frame = encode_frame(datum, sequence_datum)
         self._put((frame,), len(frame))
 
@@ -96,8 +104,10 @@ class TFRecordWriter:
         self._check_open()
         payload = _payload_view(record)
         size = payload.nbytes + FRAME_OVERHEAD
-        parts = (frame_header(payload.nbytes), payload, frame_footer(payload))
-        self._put(parts if size >= _COPY_BELOW else (b"".join(parts),), size)
+        if size < _COPY_BELOW:
+            self._put((frame_bytes(payload),), size)
+        else:
+            self._put((frame_header(payload.nbytes), payload, frame_footer(payload)), size)
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, without a Python object a value.

@@ -24,10 +24,13 @@ from indexer import build, framing, streams
 from indexer.errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
 from indexer.formats import load_index
 from tfrecord import example_pb2
+from tfrecord._engine import load_kernel
+from tfrecord._flatten import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord.encode import encode_example, encode_sequence_example
+from tfrecord.encode import RowFrames, encode_example, encode_sequence_example
 from tfrecord.writer import TFRecordWriter
 
+KERNEL = load_kernel("_encode")
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
 
@@ -415,6 +418,52 @@ def test_a_device_that_is_full() -> None:
         writer.write_bytes(b"x")
 
 
+def test_files_that_return_nothing_from_write() -> None:
+    class Quiet:
+        data = b""
+
+        def write(self, data: Any) -> None:
+            self.data += bytes(data)
+
+    class Busy(io.RawIOBase):
+        def write(self, data: Any) -> None:
+            return None
+
+    file = Quiet()
+    with TFRecordWriter(file) as writer:
+        writer.write_bytes(b"x")
+        writer.write_bytes(b"y")
+    assert records(file.data) == [b"x", b"y"]
+    with pytest.raises(BlockingIOError, match="non-blocking"):
+        TFRecordWriter(Busy()).write_bytes(b"x")
+
+
+def test_a_buffered_file_whose_disk_is_full() -> None:
+    class Raw(io.RawIOBase):
+        full = True
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "no space")
+            return len(data)
+
+    raw = Raw()
+    file = io.BufferedWriter(raw, 100)
+    writer = TFRecordWriter(file)
+    writer.write_bytes(b"x")
+    with pytest.raises(OSError, match="no space"):
+        writer.write_bytes(b"x" * 1000)
+    with pytest.raises(TFRecordError, match="could not be undone"):
+        writer.write_bytes(b"y")
+    with pytest.raises(OSError, match="no space"):
+        writer.close()
+    raw.full = False
+    file.close()
+
+
 @pytest.mark.parametrize("result", [0, -1, 10_000])
 def test_a_write_that_lies_is_an_error(result: int) -> None:
     class Liar:
@@ -776,6 +825,40 @@ def test_pandas_series_and_frames() -> None:
     ]
     with pytest.raises(TypeError, match="write_batch: got DataFrame, expected .*from_pandas"):
         batch_of(frame)
+
+
+@pytest.mark.parametrize("which", ["values", "more values", "splits", "lengths"])
+def test_columns_that_change_while_they_are_written(which: str) -> None:
+    numbers, splits = np.arange(4), np.array([0, 1, 2, 4])
+    text = BytesColumn((b"abcdefgh",), np.zeros(3, np.int64), np.ones(3, np.int64))
+    flat = flatten_batch({"i": Ragged(numbers, splits), "b": text, "f": np.arange(3.0)}, None)
+    rows = RowFrames(flat)
+    ints, strings = flat.columns[0], flat.columns[1]
+    assert ints.values is not None and ints.splits is not None and strings.lengths is not None
+    if which == "values":
+        ints.values[2] = -1
+    elif which == "more values":
+        ints.values[:] = 1 << 40
+    elif which == "splits":
+        ints.splits[1] = 2
+    else:
+        strings.lengths[:] = 8
+    with pytest.raises(RuntimeError, match="changed by another thread"):
+        rows.frames(0, 3)
+
+
+@pytest.mark.skipif(KERNEL is None, reason="the reference needs no bounds")
+@pytest.mark.parametrize("problem", ["fall", "outside", "bytes", "buffer"])
+def test_columns_that_are_not_what_they_say(problem: str) -> None:
+    if problem in ("fall", "outside"):
+        splits = np.array([0, 2, 1] if problem == "fall" else [0, 1, 9])
+        column: Any = Ragged._trusted(np.arange(2), splits)
+    else:
+        ids = None if problem == "bytes" else np.array([0, 7], np.int32)
+        lengths = np.array([1, 9 if problem == "bytes" else 1])
+        column = BytesColumn._trusted((b"ab",), np.zeros(2, np.int64), lengths, ids)
+    with pytest.raises(ValueError, match="feature 'x': got in row 1 .* outside"):
+        batch_of({"x": column})
 
 
 def test_a_large_batch_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
