@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 _CHUNK_SIZE = 1 << 20
-_READ_SIZE = 64 << 10
 
 
 class Chunk(NamedTuple):
@@ -234,7 +233,8 @@ class _Walk:
             need = max(need, FRAME_OVERHEAD + int.from_bytes(filled[:8], "little"))
         try:
             while len(filled) < need:
-                piece = stream.read_some(max(self.chunk_size - len(filled), _READ_SIZE))
+                wanted = max(self.chunk_size - len(filled), min(need - len(filled), _CHUNK_SIZE))
+                piece = stream.read_some(wanted)
                 if not piece:
                     return filled, True, None
                 filled += piece

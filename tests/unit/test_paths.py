@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from indexer.paths import expand_paths, is_data_name, is_index_name, natural_key, walk_folder
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+
+
+def names(paths: list[str]) -> list[str]:
+    return [os.path.basename(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.tfrecord",
+        "a.tfrecords",
+        "a.tfrec",
+        "d.tfrecord-00000-of-00002",
+        "a.tfrecord.gz",
+        "b.TFRecord",
+        "x/y.tfrecords.gz",
+        "d.tfrecord-00000-of-00010.gz",
+        "t.tfrec.gz",
+        "toy-tfrecord-00000-of-00002",
+    ],
+)
+def test_usual_names(name: str) -> None:
+    assert is_data_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["a.tfindex", "a.tfrecord.tfindex", "tfrecord", "a.txt", "a.gz", "a.tfrecord.tmp"]
+)
+def test_other_names(name: str) -> None:
+    assert not is_data_name(name)
+
+
+def test_index_names() -> None:
+    assert is_index_name("a.tfindex") and is_index_name("a.index") and is_index_name("a.idx")
+    assert not is_index_name("index.tfrecord")
+
+
+def test_a_folder_gives_data_files_in_natural_order(tmp_path: Path) -> None:
+    touch(
+        tmp_path,
+        "a-10.tfrecord",
+        "a-9.tfrecord",
+        "b.tfrecord-00001-of-00002",
+        "b.tfrecord-00000-of-00002",
+        "c.tfrec.gz",
+        "a-9.tfrecord.tfindex",
+        "a-9.tfindex",
+        "_SUCCESS",
+        ".hidden.tfrecord",
+        "notes.txt",
+        "d.tfrecord.tmp",
+        "sub/e.tfrecord",
+        ".a-9.tfrecord.tfindex.0.tmp",
+    )
+    expected = [
+        "a-9.tfrecord",
+        "a-10.tfrecord",
+        "b.tfrecord-00000-of-00002",
+        "b.tfrecord-00001-of-00002",
+        "c.tfrec.gz",
+    ]
+    assert names(expand_paths(tmp_path)) == expected
+    assert names(expand_paths(str(tmp_path))) == expected
+    assert names(expand_paths(tmp_path, recursive=True)) == [*expected, "e.tfrecord"]
+
+
+def test_a_folder_without_usual_names_gives_what_may_be_data(tmp_path: Path) -> None:
+    touch(
+        tmp_path, "part-00001", "part-00000", "part-00000.crc", "_SUCCESS", "part-00000.idx", "_temporary/x"
+    )
+    assert names(expand_paths(tmp_path)) == ["part-00000", "part-00001"]
+    assert walk_folder(str(tmp_path), usual_only=True) == []
+
+
+def test_globs(tmp_path: Path) -> None:
+    touch(tmp_path, "x2", "x10", "x1.tfindex", "sub/x3", "_SUCCESS")
+    assert names(expand_paths(tmp_path / "x*")) == ["x2", "x10"]
+    assert names(expand_paths(str(tmp_path / "*"))) == ["x2", "x10"]
+    assert names(expand_paths(str(tmp_path / "**" / "x*"))) == ["x3", "x2", "x10"]
+
+
+def test_a_literal_name_wins_over_its_meaning_as_a_glob(tmp_path: Path) -> None:
+    touch(tmp_path, "a[1].tfrecord", "a1.tfrecord", "b{c}.tfrecord")
+    assert names(expand_paths(tmp_path / "a[1].tfrecord")) == ["a[1].tfrecord"]
+    assert names(expand_paths(tmp_path / "b{c}.tfrecord")) == ["b{c}.tfrecord"]
+
+
+def test_a_list_keeps_its_order_and_its_repeats(tmp_path: Path) -> None:
+    touch(tmp_path, "a", "b", "c.idx")
+    given = [tmp_path / "b", str(tmp_path / "a"), tmp_path / "c.idx", str(tmp_path / "b")]
+    assert names(expand_paths(given)) == ["b", "a", "c.idx", "b"]
+    assert names(expand_paths(tuple(given[:2]))) == ["b", "a"]
+    assert names(expand_paths([tmp_path / "[ab]", tmp_path / "a"])) == ["a", "b", "a"]
+
+
+def test_urls(tmp_path: Path) -> None:
+    assert expand_paths("s3://bucket/a.tfrecord") == ["s3://bucket/a.tfrecord"]
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for name in ("a-10.tfrecord", "a-2.tfrecord", "a-2.tfrecord.tfindex"):
+        memory.pipe(f"/paths-test/{name}", b"")
+    expected = ["memory:///paths-test/a-2.tfrecord", "memory:///paths-test/a-10.tfrecord"]
+    assert [
+        path.replace(":///", "://").replace("://", ":///") for path in expand_paths("memory://paths-test/*")
+    ] == expected
+    assert names(expand_paths("memory://paths-test/")) == ["a-2.tfrecord", "a-10.tfrecord"]
+    with pytest.raises(FileNotFoundError, match="memory://paths-test/z"):
+        expand_paths("memory://paths-test/z*")
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    for missing in (tmp_path / "absent.tfrecord", tmp_path / "*.tfrecord"):
+        with pytest.raises(FileNotFoundError, match="absent|tfrecord"):
+            expand_paths(missing)
+        with pytest.raises(FileNotFoundError):
+            expand_paths([missing])
+    with pytest.raises(FileNotFoundError, match="no data files in folder"):
+        expand_paths(tmp_path)
+    for nothing in ([], "", [""]):
+        with pytest.raises(ValueError, match="empty"):
+            expand_paths(nothing)
+    for wrong in (3, [3], None):
+        with pytest.raises(TypeError):
+            expand_paths(wrong)
+
+
+def test_natural_order() -> None:
+    order = ["a", "a1", "a2", "a02", "a10", "a10b", "b1"]
+    assert sorted(reversed(order), key=natural_key) == ["a", "a1", "a02", "a2", "a10", "a10b", "b1"]
+
+
+def test_odd_names(tmp_path: Path) -> None:
+    touch(tmp_path, "spaß 1.tfrecord", "日本.tfrecord")
+    os.close(os.open(os.fsencode(tmp_path) + b"/\xff.tfrecord", os.O_CREAT))
+    found = expand_paths(tmp_path)
+    assert len(found) == 3 and all(os.path.exists(path) for path in found)
+    assert expand_paths(os.fsencode(tmp_path)) == found
