@@ -13,6 +13,7 @@ import os
 import numpy
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
@@ -134,7 +135,7 @@ cdef void _keep_memory() noexcept:
     global _memory_is_kept
     if not _memory_is_kept:
         _memory_is_kept = True
-        free(malloc((1 << 25) - (1 << 16)))
+        PyMem_RawFree(PyMem_RawMalloc((1 << 25) - (1 << 16)))
 
 
 cdef int _simd_level(int wanted) except -1:
