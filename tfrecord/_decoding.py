@@ -99,18 +99,15 @@ class RecordDecoder:
             self.plan.select(names)
         return names
 
-    def one(self, payload: memoryview, path: str, record: int) -> Any:
-        """One record: a dict, a pair of dicts, or bytes."""
+    def one(self, payload: memoryview, path: str) -> Any:
+        """One record: a dict, a pair of dicts, or bytes. Errors do not know their place."""
         if self.record_type == "bytes":
             return payload.tobytes()
         if not self._looked:
             self._looked = True
             warn_of_feature_lists(path, [payload])
-        try:
-            lists = self.sequence_plan if self.record_type == "sequence_example" else None
-            return decode_record(payload, self.plan, lists)
-        except LOCATED_ERRORS as error:
-            raise error.at(path, record) from None
+        lists = self.sequence_plan if self.record_type == "sequence_example" else None
+        return decode_record(payload, self.plan, lists)
 
     def batch(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.framing import HEADER_SIZE, slices
-from tfrecord._streaming import Run
+from tfrecord._streaming import GROUP, Run
 from tfrecord.columns import BytesColumn
 
 __all__ = ["Rows", "merge_rows"]
@@ -60,12 +60,16 @@ class Rows:
         for run in self.runs:
             run.check()
 
-    def views(self) -> list[memoryview]:
-        """The payloads as read-only views that stay valid."""
+    def groups(self) -> Iterator[list[memoryview]]:
+        """The payloads as read-only views that stay valid, some at a time."""
         column = self.payloads
-        if column.buffer_ids is None:
-            return slices(column.buffers[0], column.offsets.view(np.uint64), column.lengths.view(np.uint64))
-        return [column.view(row) for row in range(len(column))]
+        offsets, lengths = column.offsets.view(np.uint64), column.lengths.view(np.uint64)
+        for at in range(0, len(self), GROUP):
+            end = min(at + GROUP, len(self))
+            if column.buffer_ids is None:
+                yield slices(column.buffers[0], offsets[at:end], lengths[at:end])
+            else:
+                yield [column.view(row) for row in range(at, end)]
 
     def row_of(self, path: str | None, record: int | None) -> int:
         """The row that stands at a place, 0 where none does."""

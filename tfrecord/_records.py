@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.errors import CompressionError, CorruptRecordError, StaleIndexError, TFRecordError
+from indexer.errors import (
+    CompressionError,
+    CorruptRecordError,
+    IndexFileError,
+    StaleIndexError,
+    TFRecordError,
+)
 from indexer.files import DataFile, is_url
 from indexer.framing import (
     FRAME_OVERHEAD,
@@ -37,6 +43,8 @@ _HEADER = np.uint64(HEADER_SIZE)
 # From here on a batch is read in the order of the file, and the system is told what is coming.
 _LARGE_BATCH = 2048
 _LARGE_BYTES = 4 << 20
+# An index of so many entries is checked as a whole, which takes about a millisecond.
+_SMALL_INDEX = 1 << 17
 # Without a map, frames that lie this close together are read at once.
 _GAP = np.uint64(1 << 14)
 
@@ -73,6 +81,7 @@ class RecordStore:
         self._compressions: dict[int, str] = {}
         self._starts: Int64Array | None = None
         self._start_list: list[int] = []
+        self._looked_through: set[int] = set()
         self._lock = ForkSafeLock()
 
     # ---- positions -----------------------------------------------------------------------------------------
@@ -215,7 +224,7 @@ class RecordStore:
         self, number: int, records: Int64Array
     ) -> tuple[memoryview, Int64Array, Int64Array, list[int]]:
         """A buffer, where in it the payloads are, how long they are, and which rows are damaged."""
-        index = self.index(number)
+        index = self._checked(number)
         index.check_entries(records)
         offsets, lengths = index.offsets[records], index.lengths[records]
         source = self._acquire(number)
@@ -259,6 +268,19 @@ class RecordStore:
             self.policy.handle(self._error(source, int(records[row]), int(offsets[row]), found[1]))
             bad.append(row)
         return bad
+
+    def _checked(self, number: int) -> RecordIndex:
+        """The index of one file; a small one is looked through once and needs no checks later."""
+        index = self.index(number)
+        if number not in self._looked_through:
+            self._looked_through.add(number)
+            if len(index) <= _SMALL_INDEX:
+                try:
+                    index.check_all()
+                except IndexFileError:
+                    return index  # the entries that are good stay readable
+                index = self._indexes[number] = index.replace(checked=True)
+        return index
 
     def _acquire(self, number: int) -> DataFile:
         compression = self.compression(number)

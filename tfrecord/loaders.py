@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from indexer.errors import DecodeError
@@ -75,11 +76,10 @@ class _Source:
         """Each record decoded; a requested key that is not there is an error."""
         looked = sequence_plan is not None
         for run in self.runs():
-            payloads = run.payloads()
             if not looked:
                 looked = True
-                warn_of_feature_lists(self.path, payloads[:SAMPLE])
-            for place, payload in enumerate(payloads):
+                warn_of_feature_lists(self.path, islice(run.payloads(), SAMPLE))
+            for place, payload in enumerate(run.payloads()):
                 run.check()
                 try:
                     record = decode_record(payload, plan, sequence_plan, missing="error")

@@ -7,13 +7,13 @@ import os
 import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from indexer.build import build_index as _build_index
-from indexer.errors import DecodeError
 from indexer.index import RecordIndex
 from indexer.paths import expand_paths
 from indexer.streams import normalize_compression
@@ -24,7 +24,7 @@ from tfrecord._indexes import load_indexes
 from tfrecord._located import Rows, merge_rows
 from tfrecord._merged import MergedIndex, dense_plans, matching, read_schema
 from tfrecord._records import RecordStore
-from tfrecord._streaming import ReadOptions, stream_records
+from tfrecord._streaming import GROUP, ReadOptions, stream_records
 from tfrecord.columns import BytesColumn
 from tfrecord.sampling import Permutation
 
@@ -178,7 +178,7 @@ class TFRecordReader:
         quiet = DamagePolicy("skip")
         for path in self.paths:
             for run in stream_records(path, self._store.options, quiet, path=path):
-                found = [payload for payload in run.payloads()[:SAMPLE] if len(payload)]
+                found = [payload for payload in islice(run.payloads(), SAMPLE) if len(payload)]
                 if found:
                     return found
         return []
@@ -279,24 +279,35 @@ class TFRecordReader:
         )
         if self._decoder.record_type is None:
             self._prepare()
-        return self._decoder.one(payload, self.paths[number], record)
+        try:
+            return self._decoder.one(payload, self.paths[number])
+        except LOCATED_ERRORS as error:
+            raise error.at(self.paths[number], record) from None
 
     def __iter__(self) -> Iterator[Any]:
         """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
-        self._prepare()
-        decoder, policy = self._decoder, self._store.policy
+        is_bytes = self._prepare() == "bytes"
         for rows in self._rows():
-            for row, payload in enumerate(rows.views()):
-                rows.check()
-                path, record = rows.locate(row)
-                try:
-                    decoded = decoder.one(payload, path, record)
-                except DecodeError as error:
-                    if not policy.skips or not is_damage(payload, error):
-                        raise
-                    policy.handle(error)
-                    continue
-                yield decoded
+            for first, views in zip(count(0, GROUP), rows.groups(), strict=False):
+                if is_bytes:
+                    rows.check()
+                    yield from [view.tobytes() for view in views]
+                else:
+                    yield from self._decoded(rows, first, views)
+
+    def _decoded(self, rows: Rows, first: int, views: list[memoryview]) -> Iterator[Any]:
+        policy = self._store.policy
+        for row, payload in enumerate(views, first):
+            rows.check()
+            try:
+                decoded = self._decoder.one(payload, rows.paths[0])
+            except LOCATED_ERRORS as error:
+                located = error.at(*rows.locate(row))
+                if not policy.skips or not is_damage(payload, error):
+                    raise located from None
+                policy.handle(located)
+                continue
+            yield decoded
 
     def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
         """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
