@@ -8,6 +8,18 @@ from google.protobuf.internal.containers import (
 )
 from google.protobuf.message import Message
 
+__all__ = [
+    "BytesList",
+    "Example",
+    "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
+    "FloatList",
+    "Int64List",
+    "SequenceExample",
+]
+
 class BytesList(Message):
     value: RepeatedScalarFieldContainer[bytes]
     def __init__(self, *, value: Iterable[bytes] = ...) -> None: ...

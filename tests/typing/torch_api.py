@@ -1,0 +1,41 @@
+"""What a type checker sees of the torch datasets and of sampling; checked by mypy, never run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from typing_extensions import assert_type
+
+from tfrecord.sampling import Permutation
+from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset, pad_collate
+
+
+def change(item: dict[str, Any]) -> dict[str, Any]:
+    return item
+
+
+def iterable() -> None:
+    dataset = TFRecordDataset("a.tfrecord", None, {"x": "float"}, 1024, change, None, "GZIP", seed=1)
+    assert_type(len(dataset), int)
+    assert_type(dataset.state_dict(), dict[str, Any])
+    as_torch: torch.utils.data.IterableDataset[Any] = dataset
+    assert as_torch
+    mixed = MultiTFRecordDataset("{}.tfrecord", None, {"a": 0.5, "b": 0.5}, {"x": "float"}, infinite=False)
+    assert_type(mixed.state_dict(), dict[str, Any])
+    assert_type(MultiTFRecordDataset.from_datasets([dataset], [1.0]), MultiTFRecordDataset)
+    TFRecordDataset("a.tfrecord", None, {"x": "float"}, "many")  # type: ignore[arg-type]
+
+
+def mapped() -> None:
+    dataset = TFRecordMapDataset("a.tfrecord", None, {"x": "float"})
+    assert_type(len(dataset), int)
+    assert_type(dataset.__getitems__([1, 2]), list[Any])
+    as_torch: torch.utils.data.Dataset[Any] = dataset
+    torch.utils.data.DataLoader(as_torch, collate_fn=pad_collate(0, max_length=5))
+
+
+def sampling() -> None:
+    order = Permutation(10**10, seed=3, epoch=1)
+    assert_type(order[5], int)
+    assert_type(len(order), int)
