@@ -54,6 +54,7 @@ _ALIGNMENT = 64
 _MOST_HEADER = 64 << 20
 _MOST_TEXT_LINE = 48
 _SAMPLE = 1024
+_LARGEST_FILE = np.uint64((1 << 63) - 1)
 # Plain numbers and fixed byte strings: what can be viewed in a map without making objects.
 _COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
 _COMPRESSIONS = ("", "gzip", "zlib")
@@ -285,7 +286,7 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
     )
     ends = offsets + sizes
     starts = np.concatenate((np.zeros(1, np.uint64), ends[:-1]))[: len(offsets)]
-    bad = (offsets != starts) | (sizes < FRAME_OVERHEAD) | (ends < offsets)
+    bad = (offsets != starts) | (sizes < FRAME_OVERHEAD) | (ends < offsets) | (ends > _LARGEST_FILE)
     if bad.any():
         entry = int(np.argmax(bad))
         raise fail(f"entry {entry} (from 0) does not begin where the one before it ends, or is no record")

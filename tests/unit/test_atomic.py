@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from indexer import atomic
+from indexer.atomic import replace_file
+
+
+def beside(path: Path) -> list[str]:
+    return sorted(os.listdir(path.parent))
+
+
+def test_a_file_is_written_with_the_mode_of_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        before = os.umask(mask)
+        try:
+            with replace_file(str(path)) as file:
+                file.write(b"new")
+        finally:
+            os.umask(before)
+        assert path.read_bytes() == b"new"
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert beside(path) == ["f"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, OSError])
+def test_after_an_exception_all_is_as_before(error: type[BaseException], tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    with pytest.raises(error):
+        with replace_file(str(path)) as file:
+            file.write(b"new" * 100_000)
+            raise error
+    assert path.read_bytes() == b"old"
+    assert beside(path) == ["f"]
+
+
+def test_where_writing_fails_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        with replace_file(str(path)) as file:
+            file.write(b"new")
+    assert path.read_bytes() == b"old" and beside(path) == ["f"]
+
+
+def test_siblings_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for number in (0, 1, 5):
+        (tmp_path / f".f.{number}.tmp").write_bytes(b"left by somebody who was killed")
+    with replace_file(str(path)) as one:
+        with replace_file(str(path)) as other:
+            assert one.fileno() != other.fileno()
+            other.write(b"other")
+        assert path.read_bytes() == b"other"
+        one.write(b"one")
+    assert path.read_bytes() == b"one"
+    assert beside(path) == ["f"]
+
+
+def test_a_sibling_that_is_taken_for_a_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    lock, calls = atomic._lock, []
+
+    def slow(descriptor: int) -> bool | None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            os.unlink(tmp_path / ".f.0.tmp")  # another builder, between our open and our lock
+        return lock(descriptor)
+
+    monkeypatch.setattr(atomic, "_lock", slow)
+    with replace_file(str(path)) as file:
+        file.write(b"new")
+    assert len(calls) == 2 and path.read_bytes() == b"new" and beside(path) == ["f"]
+
+
+def test_without_locks_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic, "fcntl", None)
+    path = tmp_path / "f"
+    (tmp_path / ".f.0.tmp").write_bytes(b"perhaps somebody's")
+    with replace_file(str(path)) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"new" and beside(path) == [".f.0.tmp", "f"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "f")
+    with replace_file(str(tmp_path / "link")) as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "f").read_bytes() == b"new"
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="folder"):
+        with replace_file(str(tmp_path)):
+            pass
+    with pytest.raises(FileNotFoundError) as caught:
+        with replace_file(str(tmp_path / "absent" / "f")):
+            pass
+    assert caught.value.filename == str(tmp_path / "absent" / "f")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(PermissionError, match="cannot be written"):
+            with replace_file(str(tmp_path / "f")):
+                pass
+    finally:
+        tmp_path.chmod(0o755)
