@@ -1,0 +1,318 @@
+"""`tfrecord info`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from indexer.build import find_index, scan_index
+from indexer.errors import DecodeError, FeatureKindError, IndexFileError, TFRecordError
+from indexer.formats import load_index
+from indexer.framing import VERIFY_LENGTHS
+from indexer.index import RecordIndex
+from tfrecord._atomic import STREAM
+from tfrecord._cli.columnstats import BatchStats, stats_of
+from tfrecord._cli.common import (
+    add_row,
+    compression_option,
+    console,
+    count_text,
+    emit,
+    expand,
+    json_option,
+    paths_argument,
+    progress,
+    safe,
+    size_text,
+    table,
+)
+from tfrecord._cli.describe import value_text
+from tfrecord._cli.layout import exact_record
+from tfrecord._cli.shards import ShardSet, shard_sets
+from tfrecord._cli.source import batches, record_type_of
+
+_SAMPLE = 1000
+_SAMPLE_BYTES = 4 << 20
+
+
+@dataclass
+class Feature:
+    """One feature of one kind, over those files that were looked at."""
+
+    present: int = 0
+    least: int = 1 << 62
+    most: int = 0
+    example: str = ""
+
+
+@dataclass
+class FileInfo:
+    """One file; `problem` is what is wrong with it, `index` the state of its index."""
+
+    path: str
+    size: int | None = None
+    records: int | None = None
+    compression: str = ""
+    record_type: str = ""
+    index: str = "none"
+    index_path: str | None = None
+    index_columns: list[str] = field(default_factory=list)
+    problem: str = ""
+    looked_at: int = 0
+    features: dict[tuple[str, str, str], Feature] = field(default_factory=dict)
+
+
+@click.command()
+@paths_argument
+@compression_option
+@json_option
+def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
+    """Records, bytes, compression, record type, index and features of files, and whether shard sets are
+    complete.
+
+    At once where there is an index; else a plain file is hopped through, a compressed one read. Features come
+    from the extended index, else from the first records of each file.
+
+    \b
+    Example:
+      tfrecord info data/
+    """
+    files = expand(paths)
+    with progress("info", len(files)) as advance:
+        results = []
+        for path in files:
+            results.append(_look_at(path, compression))
+            advance(1)
+    sets = shard_sets(files)
+    if as_json:
+        emit(_document(results, sets))
+    else:
+        _print(results, sets)
+    return 0 if _is_fine(results, sets) else 1
+
+
+def _is_fine(results: list[FileInfo], sets: list[ShardSet]) -> bool:
+    """One shard looked at alone is fine without the others, whose lack is said all the same."""
+    complete = len(results) == 1 or all(found.complete for found in sets)
+    return complete and not any(result.problem for result in results)
+
+
+def _look_at(path: str, compression: str | None) -> FileInfo:
+    result = FileInfo(path)
+    try:
+        if path == STREAM:
+            _count_stream(result, compression)
+            return result
+        if os.path.exists(path):
+            result.size = os.path.getsize(path)
+        index = _index_of(result, compression)
+        if index is not None:
+            result.records, result.compression = len(index), index.compression
+        _features(result, index, compression)
+    except (TFRecordError, OSError) as error:
+        _trouble(result, error)
+    return result
+
+
+def _trouble(result: FileInfo, error: Exception) -> None:
+    text = str(error)
+    if not result.problem:
+        result.problem = text if result.path in text else f"{result.path}: {text}"
+
+
+def _index_of(result: FileInfo, compression: str | None) -> RecordIndex | None:
+    """The index from its file, else by hopping; None where the data is damaged, with the records before
+    that."""
+    result.index_path = find_index(result.path)
+    if result.index_path is not None:
+        try:
+            index = load_index(result.index_path, result.path)
+            result.index = "text" if _is_text(result.index_path) else "extended"
+            result.index_columns = list(index.columns)
+            return index
+        except IndexFileError as error:
+            result.index = "stale or damaged"
+            _trouble(result, error)
+    try:
+        return scan_index(result.path, compression_type=compression)
+    except TFRecordError as error:
+        result.records = getattr(error, "record", None)
+        _trouble(result, error)
+        return None
+
+
+def _is_text(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(1)[:1].isdigit()
+
+
+def _features(result: FileInfo, index: RecordIndex | None, compression: str | None) -> None:
+    """The features: of all records from the index, else of the first ones."""
+    for batch in batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES):
+        if not result.compression and index is None:
+            result.compression = _compression_of(result.path)
+        result.record_type = record_type_of(batch.payloads)
+        if result.record_type == "bytes":
+            return
+        result.looked_at = len(batch.payloads)
+        try:
+            _note(result, stats_of(batch, None))
+            context, lists = exact_record(batch.payloads.view(0), result.record_type)
+        except (DecodeError, FeatureKindError) as error:
+            _trouble(result, error)
+            return
+        for where, features in (("", context), ("feature_lists", lists or {})):
+            for (at, name, _), found in result.features.items():
+                if at == where and features.get(name) is not None:
+                    found.example = value_text(features[name], 30)
+        break
+    schema = None if index is None else index.metadata.get("schema")
+    if schema:
+        _from_index(result, schema, index)
+
+
+def _compression_of(path: str) -> str:
+    from indexer.streams import detect
+
+    with open(path, "rb") as file:
+        return detect(file.read(512)) or ""
+
+
+def _note(result: FileInfo, stats: BatchStats) -> None:
+    for (where, name, kind), column in stats.columns.items():
+        found = result.features.setdefault((where, name, kind), Feature())
+        found.present += column.present
+        found.least, found.most = min(found.least, column.least_values), max(found.most, column.most_values)
+
+
+def _from_index(result: FileInfo, schema: Any, index: Any) -> None:
+    """What the extended index says of all records; examples stay those of the first record."""
+    from tfrecord.reader import TFRecordReader
+
+    with TFRecordReader(result.path, index=result.index_path) as reader:
+        known = reader.schema
+    examples = {key[:2]: found.example for key, found in result.features.items()}
+    result.features = {}
+    for name, entry in known.items():
+        where = "feature_lists" if getattr(entry, "is_list", False) else ""
+        kind = entry.kind if entry.kind not in (None, "unknown") else "no kind"
+        found = Feature(entry.num_present, entry.min_length or 0, entry.max_length or 0)
+        found.example = examples.get((where, name), "")
+        result.features[where, name, kind] = found
+    result.looked_at = len(index)
+
+
+def _count_stream(result: FileInfo, compression: str | None) -> None:
+    result.records = 0
+    for batch in batches([STREAM], compression=compression, verify=VERIFY_LENGTHS, records=_SAMPLE):
+        if not result.records:
+            result.record_type = record_type_of(batch.payloads)
+            if result.record_type != "bytes":
+                result.looked_at = len(batch.payloads)
+                _note(result, stats_of(batch, None))
+        result.records += len(batch.payloads)
+
+
+# Output.
+
+
+def _document(results: list[FileInfo], sets: list[ShardSet]) -> dict[str, Any]:
+    return {
+        "ok": _is_fine(results, sets),
+        "num_files": len(results),
+        "records": sum(result.records or 0 for result in results),
+        "bytes": sum(result.size or 0 for result in results),
+        "files": [
+            {
+                "path": result.path,
+                "records": result.records,
+                "bytes": result.size,
+                "compression": result.compression,
+                "record_type": result.record_type,
+                "index": result.index,
+                "index_path": result.index_path,
+                "index_columns": result.index_columns,
+                "problem": result.problem or None,
+            }
+            for result in results
+        ],
+        "features": [
+            {
+                "name": name,
+                "kind": kind,
+                **({"where": where} if where else {}),
+                "present": found.present,
+                "of": sum(result.looked_at for result in results),
+                "min_values": min(found.least, found.most),
+                "max_values": found.most,
+                "example": found.example,
+            }
+            for (where, name, kind), found in _joined(results).items()
+        ],
+        "shard_sets": [{**found._asdict(), "complete": found.complete} for found in sets],
+    }
+
+
+def _joined(results: list[FileInfo]) -> dict[tuple[str, str, str], Feature]:
+    """The features of all files, sorted; `no kind` is said only where no file knows a kind."""
+    joined: dict[tuple[str, str, str], Feature] = {}
+    for result in results:
+        for key, found in result.features.items():
+            into = joined.setdefault(key, Feature())
+            into.present += found.present
+            into.least, into.most = min(into.least, found.least), max(into.most, found.most)
+            into.example = into.example or found.example
+    known = {key[:2] for key in joined if key[2] != "no kind"}
+    return {key: joined[key] for key in sorted(joined) if key[2] != "no kind" or key[:2] not in known}
+
+
+def _print(results: list[FileInfo], sets: list[ShardSet]) -> None:
+    out = console()
+    rows = table("file", "records", "bytes", "compression", "type", "index", right=("records", "bytes"))
+    for result in results:
+        kept = f" ({', '.join(result.index_columns)})" if result.index_columns else ""
+        records = "?" if result.records is None else f"{result.records:,}{'+' if result.problem else ''}"
+        size = "" if result.size is None else size_text(result.size)
+        name = "<stdin>" if result.path == STREAM else result.path
+        add_row(
+            rows, name, records, size, result.compression or "none", result.record_type, result.index + kept
+        )
+    out.print(rows)
+    if len(results) > 1:
+        document = _document(results, sets)
+        total = f"{count_text(document['records'], 'record')}, {size_text(document['bytes'])}"
+        out.print(safe(f"{count_text(len(results), 'file')}: {total}"))
+    for found in sets:
+        out.print(safe(_shard_words(found)))
+    features = _document(results, sets)["features"]
+    if features:
+        of = features[0]["of"]
+        every = sum(result.records or 0 for result in results)
+        sampled = "" if of == every else f" (of the first {of:,} records looked at)"
+        out.print(safe(f"features{sampled}:"))
+        shown = table("feature", "kind", "present", "values", "example", right=("present", "values"))
+        for item in features:
+            low, high = item["min_values"], item["max_values"]
+            values = str(high) if low == high else f"{low}..{high}"
+            present = "all" if item["present"] == of else f"{item['present']:,}"
+            steps = " (steps)" if "where" in item else ""
+            add_row(shown, item["name"] + steps, item["kind"], present, values, item["example"])
+        out.print(shown)
+    for result in results:
+        if result.problem:
+            out.print(safe(f"wrong: {result.problem}"))
+
+
+def _shard_words(found: ShardSet) -> str:
+    if found.complete:
+        return f"{found.pattern}: complete, {count_text(found.total, 'shard')}"
+    words = f"{found.pattern}: {found.present} of {count_text(found.total, 'shard')}"
+    if found.num_missing:
+        more = ", …" if found.num_missing > len(found.missing) else ""
+        words += f"; missing: {', '.join(f'{number:05d}' for number in found.missing)}{more}"
+    if found.odd:
+        words += f"; beyond the count: {', '.join(map(str, found.odd))}"
+    return words
