@@ -2,28 +2,28 @@
 
 A DataLoader sends each tensor of a batch on its own, by a file descriptor that is asked for over a socket: with forty
 columns this costs more than reading and decoding them. Here all columns are laid into one buffer, sorted by dtype,
-and are views of it on the other side.
+and are views of its copy on the other side.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import get_worker_info
 
 from tfrecord.columns import TensorRagged
+from tfrecord.torch import _ring
 
 __all__ = ["TensorDict"]
 
-# Up to here the buffer goes through the pipe itself, beyond it as one piece of shared memory.
-_INLINE = 1 << 18
+# Up to here the buffer goes through the pipe itself, beyond it through memory that is used again.
+_INLINE = 1 << 16
 _ALIGNMENT = 64
 
 
 class TensorDict(dict[str, Any]):
-    """A batch: a dict of tensors, lists of bytes and ragged columns, which travels between processes in one piece."""
+    """A batch: a dict of tensors, lists of bytes and ragged columns, which travels between processes as one."""
 
     def __copy__(self) -> TensorDict:
         return TensorDict(self)
@@ -34,6 +34,26 @@ class TensorDict(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_unpack, _pack(self)) if get_worker_info() is not None else (TensorDict, (dict(self),))
+
+
+class _Group(NamedTuple):
+    """Tensors of one dtype that lie one after another from `start` on."""
+
+    dtype: torch.dtype
+    members: list[int]
+    sizes: list[int]
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + sum(self.sizes) * self.dtype.itemsize
+
+
+class _Strings(NamedTuple):
+    """Byte strings that lie one after another from `start` on."""
+
+    start: int
+    lengths: list[int]
 
 
 def _is_plain(value: Any) -> bool:
@@ -47,71 +67,100 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def _take_apart(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """What is needed to put a value together again from the tensors that are added to `tensors`."""
-    if _is_plain(value):
-        tensors.append(value)
-        return ("tensor", len(tensors) - 1)
-    if type(value) is TensorRagged:
-        return ("ragged", _take_apart(value.values, tensors), _take_apart(value.row_splits, tensors))
-    if type(value) is list and value and all(type(item) is bytes for item in value):
-        tensors.append(torch.frombuffer(bytearray().join(value) or bytearray(1), dtype=torch.uint8))
-        return ("bytes", len(tensors) - 1, [len(item) for item in value])
-    return ("other", value)
+class _Packer:
+    """Takes the values of a batch apart, and lays them out."""
 
+    def __init__(self) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self.strings: list[tuple[int, list[bytes]]] = []
+        self.end = 0
 
-def _put_together(parts: Any, tensors: list[torch.Tensor]) -> Any:
-    kind = parts[0]
-    if kind == "tensor":
-        return tensors[parts[1]]
-    if kind == "ragged":
-        return TensorRagged._trusted(_put_together(parts[1], tensors), _put_together(parts[2], tensors))
-    if kind == "bytes":
-        data = memoryview(tensors[parts[1]].numpy())
-        out, at = [], 0
-        for length in parts[2]:
-            out.append(bytes(data[at : at + length]))
-            at += length
-        return out
-    return parts[1]
+    def _room(self, size: int) -> int:
+        start = self.end
+        self.end += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return start
+
+    def part(self, value: Any) -> Any:
+        """What a value is put together from; tensors by their number."""
+        if _is_plain(value):
+            self.tensors.append(value)
+            return len(self.tensors) - 1
+        if type(value) is TensorRagged:
+            return (self.part(value.values), self.part(value.row_splits))
+        if type(value) is list and value and all(type(item) is bytes for item in value):
+            lengths = [len(item) for item in value]
+            start = self._room(sum(lengths))
+            self.strings.append((start, value))
+            return _Strings(start, lengths)
+        return [value]
+
+    def groups(self) -> list[_Group]:
+        """Where the tensors go."""
+        by_dtype: dict[torch.dtype, list[int]] = {}
+        for i, tensor in enumerate(self.tensors):
+            by_dtype.setdefault(tensor.dtype, []).append(i)
+        made = []
+        for dtype, members in by_dtype.items():
+            sizes = [self.tensors[i].numel() for i in members]
+            made.append(_Group(dtype, members, sizes, self._room(sum(sizes) * dtype.itemsize)))
+        return made
+
+    def fill(self, memory: memoryview, groups: list[_Group]) -> None:
+        """Copy everything to its place."""
+        whole = torch.frombuffer(memory, dtype=torch.uint8)
+        for group in groups:
+            if group.end > group.start:
+                out = whole[group.start : group.end].view(group.dtype)
+                torch.cat([self.tensors[i].reshape(-1) for i in group.members], out=out)
+        for start, items in self.strings:
+            for item in items:
+                memory[start : start + len(item)] = item
+                start += len(item)
 
 
 def _pack(batch: dict[str, Any]) -> tuple[Any, ...]:
-    """(parts, groups, shapes, buffer): the parts of each value, and where in the buffer its tensors lie."""
-    tensors: list[torch.Tensor] = []
-    parts = {name: _take_apart(value, tensors) for name, value in batch.items()}
-    by_dtype: dict[torch.dtype, list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        by_dtype.setdefault(tensor.dtype, []).append(i)
-    groups, end = [], 0
-    for dtype, members in by_dtype.items():
-        sizes = [tensors[i].numel() for i in members]
-        groups.append((dtype, members, sizes, end))
-        end += -(-sum(sizes) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-    inline = end <= _INLINE
-    raw = bytearray(end) if inline else None
-    buffer = _shared(end) if raw is None else torch.frombuffer(raw, dtype=torch.uint8) if end else None
-    for dtype, members, sizes, start in groups:
-        if buffer is not None and sum(sizes):
-            out = buffer[start : start + sum(sizes) * dtype.itemsize].view(dtype)
-            torch.cat([tensors[i].reshape(-1) for i in members], out=out)
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    return parts, groups, shapes, raw if inline else buffer
+    """(parts, groups, shapes, data): data is the buffer, or the block of shared memory that holds it."""
+    packer = _Packer()
+    parts = {name: packer.part(value) for name, value in batch.items()}
+    groups = packer.groups()
+    shapes = [tuple(tensor.shape) for tensor in packer.tensors]
+    block = _ring.take(packer.end) if packer.end > _INLINE else None
+    if block is not None:
+        packer.fill(_ring.view(block), groups)
+        return parts, groups, shapes, block
+    data = bytearray(packer.end)
+    if data:
+        packer.fill(memoryview(data), groups)
+    return parts, groups, shapes, data
 
 
-def _shared(size: int) -> torch.Tensor:
-    """Bytes in shared memory, as `default_collate` makes them in a worker."""
-    storage = torch.empty(0, dtype=torch.uint8)._typed_storage()._new_shared(size, device=torch.device("cpu"))
-    return torch.empty(0, dtype=torch.uint8).new(storage)
-
-
-def _unpack(parts: Any, groups: Any, shapes: Any, buffer: Any) -> TensorDict:
-    if not isinstance(buffer, torch.Tensor):
-        buffer = torch.frombuffer(buffer, dtype=torch.uint8) if len(buffer) else torch.empty(0, dtype=torch.uint8)
+def _unpack(parts: Any, groups: list[_Group], shapes: list[tuple[int, ...]], data: Any) -> TensorDict:
+    block = data if isinstance(data, _ring.Block) else None
+    memory = memoryview(data) if block is None else _ring.view(block)
     tensors: list[Any] = [None] * len(shapes)
-    for dtype, members, sizes, start in groups:
-        whole = buffer[start : start + sum(sizes) * dtype.itemsize].view(dtype)
-        for i, tensor in zip(members, whole.split(sizes), strict=True):
+    for group in groups:
+        if block is not None:
+            held: Any = bytearray(memory[group.start : group.end])
+        else:
+            held = memory[group.start : group.end]
+        whole = torch.frombuffer(held, dtype=group.dtype) if len(held) else torch.empty(0, dtype=group.dtype)
+        for i, tensor in zip(group.members, whole.split(group.sizes), strict=True):
             tensors[i] = tensor if len(shapes[i]) == 1 else tensor.view(shapes[i])
-    assert all(math.prod(shape) == tensor.numel() for shape, tensor in zip(shapes, tensors, strict=True))
-    return TensorDict({name: _put_together(value, tensors) for name, value in parts.items()})
+    result = TensorDict({name: _put_together(part, tensors, memory) for name, part in parts.items()})
+    if block is not None:
+        _ring.release(block)
+    return result
+
+
+def _put_together(part: Any, tensors: list[Any], memory: memoryview) -> Any:
+    if isinstance(part, int):
+        return tensors[part]
+    if isinstance(part, _Strings):
+        out, at = [], part.start
+        for length in part.lengths:
+            out.append(bytes(memory[at : at + length]))
+            at += length
+        return out
+    if isinstance(part, tuple):
+        return TensorRagged._trusted(*(_put_together(one, tensors, memory) for one in part))
+    return part[0]
