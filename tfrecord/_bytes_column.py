@@ -174,18 +174,24 @@ class BytesColumn:
 
     def ravel_list(self) -> list[bytes]:
         """All values as bytes, in C order."""
+        if self.buffer_ids is None and len(self.offsets) and type(self.buffers[0]) is bytes:
+            data = self.buffers[0]  # a slice of bytes is bytes: one object a value, not two
+            return [data[start:end] for start, end in self._spans()]
+        return [view.tobytes() for view in self._slices()]
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        return zip(self.offsets.tolist(), (self.offsets + self.lengths).tolist(), strict=True)
+
+    def _slices(self) -> Iterator[memoryview]:
+        """The values where they lie, in C order."""
         views = self._memoryviews()
-        spans = zip(self.offsets.tolist(), (self.offsets + self.lengths).tolist(), strict=True)
+        if not len(self.offsets):
+            return iter(())
         if self.buffer_ids is None:
-            if not len(self.offsets):
-                return []
-            data = self.buffers[0] if type(self.buffers[0]) is bytes else None
-            if data is not None:
-                return [data[start:end] for start, end in spans]
             view = views[0]
-            return [view[start:end].tobytes() for start, end in spans]
+            return (view[start:end] for start, end in self._spans())
         ids = self.buffer_ids.tolist()
-        return [views[i][start:end].tobytes() for i, (start, end) in zip(ids, spans, strict=True)]
+        return (views[i][start:end] for i, (start, end) in zip(ids, self._spans(), strict=True))
 
     def to_list(self) -> list[Any]:
         """The values as bytes; lists of lists where the column has several dimensions."""
@@ -215,7 +221,7 @@ class BytesColumn:
         if not total:
             return b""
         if self.buffer_ids is not None or total > _GATHER_UP_TO * len(self.offsets):
-            return b"".join([self.view(i) for i in range(len(self.offsets))])
+            return b"".join(self._slices())
         source = np.frombuffer(self._memoryviews()[0], np.uint8)
         out = np.empty(total, np.uint8)
         splits = splits_of(self.lengths)
