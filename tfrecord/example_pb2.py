@@ -51,9 +51,7 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
         _message_field(feature, name, number, target).oneof_index = 0
     for name, (field_name, target) in _MAPS.items():
         _map_message(file.message_type.add(name=name), field_name, target)
-    _message_field(
-        file.message_type.add(name="FeatureList"), "feature", 1, "Feature", _Field.LABEL_REPEATED
-    )
+    _message_field(file.message_type.add(name="FeatureList"), "feature", 1, "Feature", _Field.LABEL_REPEATED)
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for number, (field_name, target) in enumerate(fields.items(), 1):
