@@ -1,0 +1,113 @@
+"""TFRecord files without TensorFlow: index once, read any record, decode to columns, shuffle truly, resume.
+
+The names below are the public ones. ``tfrecord.torch`` is loaded when it is first used, so that importing
+this package never imports torch.
+"""
+
+import importlib as _importlib
+import importlib.metadata as _metadata
+from typing import Any as _Any
+
+from indexer import (
+    ChecksumError,
+    CompressionError,
+    CorruptRecordError,
+    DecodeError,
+    FeatureKindError,
+    IndexFileError,
+    MissingFeatureError,
+    RecordIndex,
+    StaleIndexError,
+    TFRecordError,
+    TruncatedRecordError,
+    build_indexes,
+    load_index,
+)
+
+from . import example_pb2, iterator_utils, reader, sampling, tools, writer
+from ._engine import engine
+from .columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from .encode import encode_example, encode_sequence_example
+from .features import FixedLenFeature, RaggedFeature, VarLenFeature
+from .iterator_utils import cycle, sample_iterators, shuffle_iterator
+from .loaders import (
+    example_loader,
+    multi_tfrecord_loader,
+    sequence_loader,
+    tfrecord_iterator,
+    tfrecord_loader,
+)
+from .parse import (
+    parse_example,
+    parse_sequence_example,
+    parse_single_example,
+    parse_single_sequence_example,
+)
+from .process import extract_feature_dict, process_feature
+from .reader import TFRecordReader, build_index
+from .tensor_proto import decode_tensor_proto
+from .writer import ShardedTFRecordWriter, TFRecordWriter
+
+__all__ = [
+    "BytesColumn",
+    "ChecksumError",
+    "ColumnBatch",
+    "CompressionError",
+    "CorruptRecordError",
+    "DecodeError",
+    "FeatureKindError",
+    "FixedLenFeature",
+    "IndexFileError",
+    "MissingFeatureError",
+    "Ragged",
+    "RaggedFeature",
+    "RecordIndex",
+    "SequenceBatch",
+    "ShardedTFRecordWriter",
+    "StaleIndexError",
+    "TFRecordError",
+    "TFRecordReader",
+    "TFRecordWriter",
+    "TruncatedRecordError",
+    "VarLenFeature",
+    "__version__",
+    "build_index",
+    "build_indexes",
+    "cycle",
+    "decode_tensor_proto",
+    "encode_example",
+    "encode_sequence_example",
+    "engine",
+    "example_loader",
+    "example_pb2",
+    "extract_feature_dict",
+    "iterator_utils",
+    "load_index",
+    "multi_tfrecord_loader",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+    "process_feature",
+    "reader",
+    "sample_iterators",
+    "sampling",
+    "sequence_loader",
+    "shuffle_iterator",
+    "tfrecord_iterator",
+    "tfrecord_loader",
+    "tools",
+    "writer",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "torch":
+        return _importlib.import_module("tfrecord.torch")
+    if name == "__version__":
+        return _metadata.version("tfrecord")
+    raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "torch"]
