@@ -5,10 +5,10 @@
         [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
 
 Every library works in a process of its own, on the same files, in turns: round by round each does all the
-work once, the order turning, after one pass of warming up that is not counted. Shown are medians; a ratio
-is the median of the ratios of each round. A target that is not met is shown as such; the exit code is 0
-either way. Libraries are looked for in this interpreter; NAME=PATH names that of another environment for
-one of
+work, as often as fills its turn, the order turning, after one pass of warming up that is not counted. Shown
+are medians; a ratio is the median of the ratios of each round. A target that is not met is shown as such;
+the exit code is 0 either way. Libraries are looked for in this interpreter; NAME=PATH names that of another
+environment for one of
 tensorflow, tfx_bsl, dali, array_record, lineage (tfrecord 1.14.6, which shares this library's import name).
 """
 
@@ -48,6 +48,9 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
     parser.add_argument("suite", choices=[*SUITES, "all"])
     parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s; also ids")
     parser.add_argument("--rounds", type=int, help="rounds that count (default 7; 3 with --quick)")
+    parser.add_argument(
+        "--at-least", type=float, metavar="SECONDS", help="of each turn (default 0.3; 0.1 with --quick)"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, 3 rounds")
     parser.add_argument("--scale", type=float, help="share of the records (default 1; 0.1 with --quick)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and the positions")
@@ -75,6 +78,8 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
         parser.error(f"--peers takes names of {', '.join(PEERS)}, not {args.peers!r}")
     args.wanted = wanted
     args.scale = args.scale or (0.1 if args.quick else 1.0)
+    if args.at_least is None:
+        args.at_least = 0.1 if args.quick else 0.3
     args.rounds = args.rounds or (3 if args.quick else 7)
     return args, pythons, shapes
 
@@ -84,10 +89,10 @@ def _tell(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _swept(plan: Plan, libraries: Libraries, rounds: int) -> list[dict[str, Any]]:
+def _swept(plan: Plan, libraries: Libraries, rounds: int, at_least: float) -> list[dict[str, Any]]:
     points = []
     for panel, x, case in sweeps(plan):
-        outcomes = run_case(case, libraries, rounds, _tell)
+        outcomes = run_case(case, libraries, rounds, _tell, at_least=at_least)
         points.append({"panel": panel, "x": x, "case": report.case_record(case, outcomes, [])})
     return points
 
@@ -97,7 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, pythons, shapes = _arguments(argv)
     libraries = Libraries(pythons)
     result: dict[str, Any] = {"machine": report.machine(), "date": time.strftime("%Y-%m-%d"), "cases": []}
-    result["options"] = {"suite": args.suite, "rounds": args.rounds, "scale": args.scale, "seed": args.seed}
+    result["options"] = {
+        key: getattr(args, key) for key in ("suite", "shapes", "rounds", "scale", "at_least", "seed")
+    }
     plan = Plan(args.data, shapes, args.scale, args.seed)
     try:
         libraries.probe(["tfrecord", "numpy", *args.wanted])
@@ -113,14 +120,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         for suite in SUITES if args.suite == "all" else [args.suite]:
             for case in SUITES[suite](plan):
-                outcomes = run_case(case, libraries, args.rounds, _tell)
+                outcomes = run_case(case, libraries, args.rounds, _tell, at_least=args.at_least)
                 record = report.case_record(case, outcomes, judge(case, outcomes))
                 result["cases"].append(record)
                 _tell("")
                 report.print_table(report.case_table(record), plain=args.plain)
         report.print_table(report.target_table(result["cases"]), plain=args.plain)
         if args.plot:
-            result["sweeps"] = _swept(plan, libraries, args.rounds)
+            result["sweeps"] = _swept(plan, libraries, args.rounds, args.at_least)
             _tell("")
             report.plot(result["sweeps"], args.plot)
     finally:

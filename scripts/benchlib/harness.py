@@ -209,13 +209,13 @@ def _prepare(find: Callable[[Contender], Worker], contender: Contender) -> None:
     find(contender).ask(do="prepare", id=contender.key, task=contender.task, spec=dict(contender.spec))
 
 
-def _one_run(libraries: Libraries, outcome: Outcome, *, counted: bool) -> None:
+def _one_run(libraries: Libraries, outcome: Outcome, *, counted: bool, at_least: float = 0.0) -> None:
     contender = outcome.contender
     worker = libraries.worker(contender)
     try:
         if contender.fresh:
             _prepare(lambda _: worker, contender)
-        answer = worker.ask(do="run", id=contender.key)
+        answer = worker.ask(do="run", id=contender.key, at_least=at_least)
     finally:
         if contender.fresh:
             worker.close()
@@ -229,9 +229,17 @@ def _one_run(libraries: Libraries, outcome: Outcome, *, counted: bool) -> None:
 
 
 def run_case(
-    case: Case, libraries: Libraries, rounds: int, tell: Callable[[str], object] = lambda _: None
+    case: Case,
+    libraries: Libraries,
+    rounds: int,
+    tell: Callable[[str], object] = lambda _: None,
+    *,
+    at_least: float = 0.0,
 ) -> list[Outcome]:
-    """Prepare all contenders, warm each up once, then let them take turns; the order turns each round."""
+    """Prepare all contenders, warm each up once, then let them take turns; the order turns each round.
+
+    A turn is as many whole passes as take ``at_least`` seconds.
+    """
     outcomes = [Outcome(c) for c in case.contenders if c.library in libraries.versions]
 
     def attempt(outcome: Outcome, step: Callable[[], object]) -> None:
@@ -253,7 +261,7 @@ def run_case(
         tell(f"{case.suite} {case.shape} {case.title}: round {number + 1} of {rounds}")
         turn = number % max(1, len(outcomes))
         for outcome in outcomes[turn:] + outcomes[:turn]:
-            attempt(outcome, partial(_one_run, libraries, outcome, counted=True))
+            attempt(outcome, partial(_one_run, libraries, outcome, counted=True, at_least=at_least))
     for outcome in outcomes:
         if not (outcome.contender.fresh or outcome.error):
             libraries.worker(outcome.contender).ask(do="drop", id=outcome.contender.key)

@@ -137,7 +137,7 @@ def many(spec: Spec) -> Run:
 
 
 def decode(spec: Spec) -> Run:
-    """``parse_example`` over batches in memory: ``BytesColumn`` or, with ``source`` "list", lists of bytes."""
+    """``parse_example`` over batches in memory: BytesColumns or, with ``source`` "list", lists of bytes."""
     features = _features(spec)
     batches: list[Any] = list(batches_of(spec))
     if spec.get("source") != "list":

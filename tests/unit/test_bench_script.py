@@ -213,7 +213,19 @@ def test_every_suite_names_its_contenders_and_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suite", ["index", "decode", "read", "random", "write"])
 def test_bench_runs_and_writes_json(suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
-    options = ["--peers", "", "--scale", "0.0005", "--rounds", "1", "--plain", "--shapes", "tab,img"]
+    options = [
+        "--peers",
+        "",
+        "--scale",
+        "0.0005",
+        "--rounds",
+        "1",
+        "--at-least",
+        "0",
+        "--plain",
+        "--shapes",
+        "tab,img",
+    ]
     assert bench.main([suite, *options, "--data", str(tmp_path / "data"), "--json", str(out)]) == 0
     result: dict[str, Any] = json.loads(out.read_text())
     assert result["versions"]["tfrecord"].endswith(f"({tfrecord.engine})")
