@@ -68,7 +68,9 @@ class MixOrder:
         self.infinite = infinite
         self._sources = [i for i, (n, w) in enumerate(zip(counts, weights, strict=True)) if n > 0 and w > 0]
         self._counts = [int(counts[i]) for i in self._sources]
-        self._weights = [float(weights[i]) for i in self._sources]
+        largest = max((float(weights[i]) for i in self._sources), default=1.0)
+        # Bounded from below, so that times stay finite; no run would tell the difference.
+        self._weights = [max(float(weights[i]) / largest, 1e-200) for i in self._sources]
         self._num_sources = len(counts)
         self._key = derive_key("mix", seed, epoch)
         self._restart()
