@@ -6,7 +6,7 @@ this package never imports torch.
 
 import importlib as _importlib
 import importlib.metadata as _metadata
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from indexer import (
     ChecksumError,
@@ -101,13 +101,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _Any:
-    if name == "torch":
-        return _importlib.import_module("tfrecord.torch")
-    if name == "__version__":
-        return _metadata.version("tfrecord")
-    raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
+if _TYPE_CHECKING:
+    from . import torch as torch
 
+    __version__: str
+else:
 
-def __dir__() -> list[str]:
-    return [*__all__, "torch"]
+    def __getattr__(name):
+        if name == "torch":
+            return _importlib.import_module("tfrecord.torch")
+        if name == "__version__":
+            return _metadata.version("tfrecord")
+        raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
+
+    def __dir__():
+        return [*__all__, "torch"]
