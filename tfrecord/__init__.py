@@ -107,12 +107,12 @@ if _TYPE_CHECKING:
     __version__: str
 else:
 
-    def __getattr__(name):
+    def __getattr__(name: str) -> object:
         if name == "torch":
             return _importlib.import_module("tfrecord.torch")
         if name == "__version__":
             return _metadata.version("tfrecord")
         raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
 
-    def __dir__():
+    def __dir__() -> list[str]:
         return [*__all__, "torch"]
