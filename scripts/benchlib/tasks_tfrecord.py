@@ -41,7 +41,7 @@ def _features(spec: Spec) -> dict[str, Any]:
 def _own_index(path: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
     folder = tempfile.TemporaryDirectory()
     index_path = os.path.join(folder.name, "data.tfindex")
-    tfrecord.build_index(path, index_path)
+    indexer.build_index(path, index_path)
     return folder, index_path
 
 

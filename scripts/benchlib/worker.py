@@ -3,8 +3,8 @@
     python worker.py LIBRARY
 
 Requests: ``{"do": "hello"}``, ``{"do": "prepare", "id": ..., "task": ..., "spec": {...}}``,
-``{"do": "run", "id": ..., "at_least": seconds}``, ``{"do": "drop", "id": ...}``. One JSON line answers each; an
-exception becomes ``{"error": ...}`` and the process goes on.
+``{"do": "run", "id": ..., "at_least": seconds}``, ``{"do": "drop", "id": ...}``. One JSON line answers each;
+an exception becomes ``{"error": ...}`` and the process goes on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _answer(request: dict[str, Any], module: Any, runs: dict[str, Any]) -> dict[
 
 
 def _measure(run: Any, at_least: float) -> dict[str, Any]:
-    """Whole passes until they took ``at_least`` seconds: short ones alone would show the scheduler's slices."""
+    """Whole passes for ``at_least`` so many seconds: a short one alone would show the scheduler's slices."""
     gc.collect()
     passes, handled = 0, 0
     start = time.perf_counter()
