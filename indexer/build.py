@@ -166,12 +166,11 @@ def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1)
         )
     if len(actual) != len(index):
         raise IndexFileError(path, found, f"it has {len(index)} records, the data has {len(actual)}")
-    for name in ("offsets", "lengths"):
-        wrong = getattr(index, name) != getattr(actual, name)
-        if wrong.any():
-            raise IndexFileError(
-                path, found, f"record {int(np.argmax(wrong))} is elsewhere, or of another length"
-            )
+    wrong = (index.offsets != actual.offsets) | (index.lengths != actual.lengths)
+    if wrong.any():
+        raise IndexFileError(
+            path, found, f"record {int(np.argmax(wrong))} is elsewhere, or of another length"
+        )
     return index
 
 

@@ -1,0 +1,468 @@
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer import build, scanning
+from indexer.build import (
+    IndexWriter,
+    build_index,
+    build_indexes,
+    check_index,
+    find_index,
+    scan_index,
+    sidecar_path,
+)
+from indexer.errors import (
+    ChecksumError,
+    CompressionError,
+    IndexFileError,
+    StaleIndexError,
+    TruncatedRecordError,
+    UnsupportedCompressionError,
+)
+from indexer.formats import load_index
+from indexer.framing import VERIFY_ALL, frame_record
+
+PAYLOADS = [b"alpha", b"", b"xyz", b"y" * 300]
+
+
+class Collected:
+    """A collector that keeps the payloads."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+
+    def update(self, buffer: Any, payload_offsets: Any, lengths: Any) -> None:
+        for offset, length in zip(payload_offsets.tolist(), lengths.tolist(), strict=True):
+            self.payloads.append(bytes(buffer[offset : offset + length]))
+
+    def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        sizes = np.array([len(payload) for payload in self.payloads], np.int64)
+        return {"record_type": "bytes"}, {"size": sizes}
+
+
+# ---- names -----------------------------------------------------------------------------------------
+
+
+def test_names(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS, "a.tfrecord")
+    assert sidecar_path(data) == str(data) + ".tfindex"
+    assert find_index(data) is None
+    (tmp_path / "a.tfindex").touch()
+    assert find_index(data) == str(tmp_path / "a.tfindex")
+    assert find_index(tmp_path / "a.tfrecords") is None
+    assert find_index(tmp_path / "a.tfrecord.gz") is None
+    (tmp_path / "a.tfrecord.tfindex").touch()
+    assert find_index(str(data)) == str(data) + ".tfindex"
+
+
+# ---- one file --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_build(compression: str, num_threads: int, make_file: Any) -> None:
+    data = make_file(PAYLOADS * 50, "a.tfrecord", compression)
+    collector = Collected()
+    index = build_index(data, collector=collector, num_threads=num_threads)
+    assert index.lengths.tolist() == [5, 0, 3, 300] * 50
+    assert index.offsets.tolist()[:5] == [0, 21, 37, 56, 372]
+    assert collector.payloads == PAYLOADS * 50
+    assert (index.path, index.index_path, index.compression) == (
+        str(data),
+        str(data) + ".tfindex",
+        compression,
+    )
+    loaded = load_index(sidecar_path(data), data)
+    assert loaded.columns["size"].tolist() == index.lengths.tolist()
+    assert loaded.metadata["record_type"] == "bytes"
+    assert loaded.mtime_ns == data.stat().st_mtime_ns
+    assert len(check_index(data)) == 200
+
+
+def test_many_windows(make_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "_WINDOW", 1000)
+    monkeypatch.setattr(scanning, "_HELD", 3000)
+    sizes = [*range(400), 5000, *range(300), 20_000, 0]
+    collector = Collected()
+    index = scan_index(make_file([b"z" * size for size in sizes]), verify=VERIFY_ALL, collector=collector)
+    assert index.lengths.tolist() == sizes == [len(payload) for payload in collector.payloads]
+    assert index.offsets.tolist() == np.cumsum([0] + [size + 16 for size in sizes])[:-1].tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("format", ["extended", "text"])
+def test_no_records_and_one(count: int, format: Any, make_file: Any) -> None:
+    data = make_file([b"only"] * count)
+    assert len(build_index(data, format=format)) == count
+    assert len(check_index(data)) == count
+
+
+def test_scan_writes_nothing(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS)
+    whole = bytearray(data.read_bytes())
+    whole[15] ^= 1
+    data.write_bytes(whole)
+    assert len(scan_index(data)) == 4  # a hop does not look at payloads
+    with pytest.raises(ChecksumError):
+        scan_index(data, verify=VERIFY_ALL)
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
+    assert len(scan_index(io.BytesIO(b"".join(map(frame_record, PAYLOADS))))) == 4
+
+
+DAMAGES = [
+    (lambda data: data[:-1], TruncatedRecordError, "truncated_record", 3, 56),
+    (lambda data: data + b"\n", TruncatedRecordError, "truncated_header", 4, 372),
+    (lambda data: data[:38] + b"!" + data[39:], ChecksumError, "bad_length_crc", 2, 37),
+    (lambda data: data[:35] + b"!" + data[36:], ChecksumError, "bad_payload_crc", 1, 21),
+]
+
+
+@pytest.mark.parametrize(("damage", "error", "reason", "record", "offset"), DAMAGES)
+@pytest.mark.parametrize("format", ["extended", "text"])
+def test_damage_leaves_the_earlier_index(
+    damage: Any,
+    error: Any,
+    reason: str,
+    record: int,
+    offset: int,
+    format: Any,
+    make_file: Any,
+    tmp_path: Path,
+) -> None:
+    data = make_file(PAYLOADS)
+    data.write_bytes(damage(data.read_bytes()))
+    target = tmp_path / "i"
+    target.write_bytes(b"the earlier one")
+    with pytest.raises(error) as caught:
+        build_index(data, target, format=format)
+    found = caught.value
+    assert (found.path, found.record, found.offset, found.reason) == (str(data), record, offset, reason)
+    assert target.read_bytes() == b"the earlier one"
+    assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "i"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "Git-LFS"),
+        (b'{"a": [1, 2, 3], "b": "cdefgh"}', "JSON"),
+        (b"\x28\xb5\x2f\xfd" + b"\x01" * 40, "zstd"),
+    ],
+)
+def test_what_is_no_record_file(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(content)
+    with pytest.raises(ChecksumError, match=words):
+        build_index(tmp_path / "a.tfrecord")
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
+
+
+def test_a_cut_gzip_file(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS, "a.tfrecord.gz", "gzip")
+    data.write_bytes(data.read_bytes()[:-8])
+    with pytest.raises(CompressionError) as caught:
+        build_index(data)
+    assert (caught.value.reason, caught.value.record, caught.value.offset) == ("truncated_stream", 4, 372)
+
+
+def test_a_text_index_of_a_compressed_file_is_refused(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS, "a.tfrecord.gz", "gzip")
+    with pytest.raises(UnsupportedCompressionError, match="gzip"):
+        build_index(data, format="text")
+    assert os.listdir(tmp_path) == ["a.tfrecord.gz"]
+
+
+def test_data_is_never_overwritten(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS)
+    other = make_file(PAYLOADS, "part-00001")
+    compressed = make_file(PAYLOADS, "b.tfrecord.gz", "gzip")
+    (tmp_path / "link").symlink_to(data)
+    os.link(data, tmp_path / "hard")
+    contents = [path.read_bytes() for path in (data, other, compressed)]
+    for target in (data, tmp_path / "link", tmp_path / "hard", other, compressed, "memory://x/y"):
+        with pytest.raises(ValueError, match="overwrite|local file"):
+            build_index(data, target)
+    with pytest.raises(IsADirectoryError):
+        build_index(data, tmp_path)
+    assert [path.read_bytes() for path in (data, other, compressed)] == contents
+    with pytest.raises(ValueError, match="format"):
+        build_index(data, format="xml")  # type: ignore[arg-type]
+
+
+def test_a_damaged_index_may_be_replaced(make_file: Any) -> None:
+    data = make_file(PAYLOADS)
+    for junk in (b"", b"junk", b"TFRINDEX and more", os.urandom(100)):
+        (data.parent / "i").write_bytes(junk)
+        assert len(build_index(data, data.parent / "i")) == 4
+
+
+def test_what_cannot_be_read_or_written(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS)
+    with pytest.raises(FileNotFoundError):
+        build_index(tmp_path / "absent")
+    with pytest.raises(IsADirectoryError):
+        build_index(tmp_path)
+    with pytest.raises(FileNotFoundError, match="absent"):
+        build_index(data, tmp_path / "absent" / "i")
+    with pytest.raises(FileNotFoundError, match="no index.*indexer build"):
+        check_index(data)
+
+
+@pytest.mark.parametrize("change", ["append", "touch", "replace"])
+def test_data_that_changes_meanwhile(change: str, make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS)
+
+    class Meddler(Collected):
+        def update(self, buffer: Any, payload_offsets: Any, lengths: Any) -> None:
+            super().update(buffer, payload_offsets, lengths)
+            if change == "append":
+                with data.open("ab") as file:
+                    file.write(frame_record(b"more"))
+            elif change == "touch":
+                os.utime(data, (5, 5))
+            else:
+                (tmp_path / "new").write_bytes(b"".join(map(frame_record, PAYLOADS)))
+                os.replace(tmp_path / "new", data)
+
+    with pytest.raises(IndexFileError, match="changed while") as caught:
+        build_index(data, collector=Meddler())
+    assert caught.value.path == str(data)
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
+
+
+# ---- checking --------------------------------------------------------------------------------------
+
+
+def test_check_finds_what_opening_cannot(make_file: Any) -> None:
+    data = make_file([b"%03d" % number for number in range(3000)])
+    build_index(data)
+    whole = bytearray(data.read_bytes())
+    whole[19 * 700 + 13] ^= 1  # a payload that no sample covers
+    data.write_bytes(whole)
+    assert len(load_index(sidecar_path(data), data)) == 3000
+    with pytest.raises(ChecksumError) as caught:
+        check_index(data)
+    assert (caught.value.record, caught.value.offset) == (700, 19 * 700)
+
+
+def test_check_finds_records_that_moved(make_file: Any) -> None:
+    head, tail = [b"h" * 40] * 60, [b"t" * 40] * 60
+    data = make_file([*head, b"aaa", b"", *tail])
+    build_index(data, data.parent / "i", format="text")
+    build_index(data)
+    data.write_bytes(b"".join(map(frame_record, [*head, b"", b"aaa", *tail])))
+    for index in (data.parent / "i", None):
+        with pytest.raises(IndexFileError, match="record 60 is elsewhere|content differs"):
+            check_index(data, index)
+
+
+# ---- as it is written ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_index_writer(compression: str, make_file: Any) -> None:
+    data = make_file(PAYLOADS, "a.tfrecord", compression)
+    writer = IndexWriter()
+    writer.add(5)
+    writer.add_many([0])
+    writer.add_many(np.array([3, 300], np.int64))
+    assert len(writer) == 4
+    index = writer.commit(data, compression=compression, metadata={"m": 1}, columns={"c": np.arange(4)})
+    built = build_index(data, data.parent / "i")
+    assert index.offsets.tolist() == built.offsets.tolist()
+    assert index.fingerprint == built.fingerprint
+    loaded = check_index(data)
+    assert loaded.metadata == {"m": 1} and loaded.columns["c"].tolist() == [0, 1, 2, 3]
+
+
+def test_index_writer_notices_other_bytes(make_file: Any, tmp_path: Path) -> None:
+    data = make_file(PAYLOADS)
+    writer = IndexWriter()
+    writer.add_many([5, 0, 3, 299])
+    with pytest.raises(IndexFileError, match="372 bytes"):
+        writer.commit(data)
+    writer.abort()
+    assert len(writer) == 0 and os.listdir(tmp_path) == ["a.tfrecord"]
+
+
+# ---- many files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_build_indexes(jobs: int, make_file: Any, tmp_path: Path) -> None:
+    names = ["a.tfrecord", "b.tfrec", "sub/c.tfrecords", "sub/d.tfrecord-00000-of-00002", "sub/e.tfrecord.gz"]
+    for name in names:
+        make_file(PAYLOADS, name, "gzip" if name.endswith("gz") else "")
+    make_file([], "empty.tfrecord")
+    (tmp_path / "bad.tfrecord").write_bytes(b"this is text and not data")
+    (tmp_path / "readme.md").write_bytes(b"not to be touched")
+    seen: list[Any] = []
+    results = build_indexes(tmp_path, jobs=jobs, progress=seen.append)
+    assert sorted(results, key=str) == sorted(seen, key=str)
+    status = {
+        os.path.relpath(result.path, tmp_path): (result.status, result.num_records) for result in results
+    }
+    assert status == {
+        **{name: ("built", 4) for name in names},
+        "empty.tfrecord": ("built", 0),
+        "bad.tfrecord": ("failed", None),
+    }
+    (bad,) = [result for result in results if result.error is not None]
+    assert isinstance(bad.error, ChecksumError) and not os.path.exists(bad.index_path)
+    again = build_indexes([tmp_path, tmp_path / "a.tfrecord"], jobs=jobs)
+    assert [r.status for r in again] == ["fresh" if r.error is None else "failed" for r in results]
+    os.utime(tmp_path / "a.tfrecord", (1, 1))
+    assert build_indexes(tmp_path / "a.tfrecord")[0].status == "fresh"
+    assert build_indexes(tmp_path / "a.tfrecord", force=True)[0].status == "built"
+    make_file(PAYLOADS[:1], "a.tfrecord")
+    assert build_indexes(tmp_path / "*.tfrecord")[0].status == "built"
+    assert build_indexes(tmp_path / "b.tfrec", format="text")[0].status == "built"
+    assert load_index(str(tmp_path / "b.tfrec.tfindex")).format == "text"
+    assert len(build_indexes(tmp_path, recursive=False)) == len(results) - 3
+
+
+def test_build_indexes_asks_the_collector(make_file: Any) -> None:
+    class Wants(Collected):
+        def satisfied_by(self, index: Any) -> bool:
+            return "size" in index.columns
+
+    data = make_file(PAYLOADS)
+    build_index(data)
+    assert build_indexes(data, collector_factory=Collected)[0].status == "fresh"
+    assert build_indexes(data, collector_factory=Wants)[0].status == "built"
+    assert build_indexes(data, collector_factory=Wants)[0].status == "fresh"
+
+
+def test_build_indexes_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no data files"):
+        build_indexes(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        build_indexes(tmp_path / "absent.tfrecord")
+    with pytest.raises(ValueError, match="empty"):
+        build_indexes([])
+
+
+def test_an_interrupt_stops_the_rest(make_file: Any, tmp_path: Path) -> None:
+    for number in range(20):
+        make_file(PAYLOADS, f"{number}.tfrecord")
+
+    def interrupt(result: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_indexes(tmp_path, jobs=2, progress=interrupt)
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+# ---- death, fullness, company ----------------------------------------------------------------------
+
+_BUILDER = """
+import sys
+from indexer.build import build_index
+while True:
+    build_index(sys.argv[1], sys.argv[2])
+    print("built", flush=True)
+    if len(sys.argv) > 3: break
+"""
+
+
+def builder(data: Path, target: Path, *more: str) -> subprocess.Popen[str]:
+    root = Path(build.__file__).resolve().parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", _BUILDER, str(data), str(target), *more],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "ignore"},
+    )
+
+
+def test_killed_at_any_moment_the_index_stays_good(make_file: Any, tmp_path: Path) -> None:
+    data = make_file([b"payload" * 20] * 3000)
+    target = tmp_path / "i.tfindex"
+    source = random.Random(3)
+    for _ in range(6):
+        process = builder(data, target)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "built\n"
+        time.sleep(source.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert len(load_index(target, data)) == 3000
+    build_index(data, target)
+    assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "i.tfindex"]
+
+
+def test_eight_builders_leave_one_good_index(make_file: Any, tmp_path: Path) -> None:
+    data = make_file([b"payload" * 20] * 3000)
+    target = tmp_path / "i.tfindex"
+    processes = [builder(data, target, "once") for _ in range(8)]
+    for process in processes:
+        output, _ = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, "built\n")
+    assert len(check_index(data, target)) == 3000
+    assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "i.tfindex"]
+
+
+def test_many_threads_leave_one_good_index(make_file: Any, tmp_path: Path) -> None:
+    data = make_file([b"payload"] * 500)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(10):
+                build_index(data)
+                load_index(sidecar_path(data), data)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "a.tfrecord.tfindex"]
+
+
+def test_a_full_disk_leaves_the_earlier_index(make_file: Any, tmp_path: Path) -> None:
+    data = make_file([b"payload"] * 5000)
+    target = tmp_path / "i.tfindex"
+    build_index(data, target)
+    earlier = target.read_bytes()
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "from indexer.build import build_index\n"
+        "try: build_index(sys.argv[1], sys.argv[2])\n"
+        "except OSError as error: print('refused', error.errno)\n"
+    )
+    root = Path(build.__file__).resolve().parents[1]
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(data), str(target)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "ignore"},
+    )
+    assert result.stdout == "refused 27\n", result.stderr
+    assert target.read_bytes() == earlier
+    assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "i.tfindex"]
+
+
+def test_a_stale_index_is_never_used(make_file: Any) -> None:
+    data = make_file(PAYLOADS)
+    build_index(data)
+    make_file(PAYLOADS[:2])
+    with pytest.raises(StaleIndexError):
+        check_index(data)
