@@ -144,7 +144,7 @@ def _unpack(parts: Any, groups: list[_Group], shapes: list[tuple[int, ...]], dat
         else:
             held = memory[group.start : group.end]
         whole = torch.frombuffer(held, dtype=group.dtype) if len(held) else torch.empty(0, dtype=group.dtype)
-        for i, tensor in zip(group.members, whole.split(group.sizes), strict=True):
+        for i, tensor in zip(group.members, torch.split(whole, group.sizes), strict=True):
             tensors[i] = tensor if len(shapes[i]) == 1 else tensor.view(shapes[i])
     result = TensorDict({name: _put_together(part, tensors, memory) for name, part in parts.items()})
     if block is not None:

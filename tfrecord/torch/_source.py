@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from indexer.errors import TFRecordError
+from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._decoding import is_damage, warn_of_feature_lists
 from tfrecord._permutation import Int64Array, Permutation
 from tfrecord.columns import BytesColumn
@@ -139,26 +139,20 @@ class Source:
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
         """A record as a dict (a pair of dicts, bytes); DROPPED where it is no message and that is skipped."""
         decoder = self.reader._decoder
-        try:
-            if self._missing == "empty" or decoder.record_type == "bytes":
-                return decoder.one(payload, path, record)
-            return self._one_complete(payload, path, record)
-        except TFRecordError as error:
-            if not self.skips or not is_damage(payload, error):
-                raise
-            self.reader._store.policy.handle(error)
-            return DROPPED
-
-    def _one_complete(self, payload: memoryview, path: str, record: int) -> Any:
-        decoder = self.reader._decoder
+        if decoder.record_type == "bytes":
+            return payload.tobytes()
         if not decoder._looked:
             decoder._looked = True
             warn_of_feature_lists(path, [payload])
         lists = decoder.sequence_plan if decoder.record_type == "sequence_example" else None
         try:
-            return decode_record(payload, decoder.plan, lists, missing="error")
-        except TFRecordError as error:
-            raise error.at(path, record) from None  # type: ignore[attr-defined]
+            return decode_record(payload, decoder.plan, lists, missing=self._missing)
+        except (DecodeError, MissingFeatureError, FeatureKindError) as error:
+            placed = error.at(path, record)
+            if not self.skips or not is_damage(payload, error):
+                raise placed from None
+            self.reader._store.policy.handle(placed)
+            return DROPPED
 
     def decode_batch(self, rows: Rows) -> Any:
         """The columns of a batch."""
