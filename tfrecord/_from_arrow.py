@@ -12,6 +12,9 @@ from tfrecord._bytes_column import BytesColumn
 from tfrecord._optional import optional
 from tfrecord._ragged import Ragged
 
+# Arrow's names of floats; its other names of numbers are numpy's.
+_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
+
 
 def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
     """A column of an Arrow array and which rows are present (not null).
@@ -62,7 +65,7 @@ def _numbers(array: Any, valid: BoolArray) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = np.unpackbits(bits, count=array.offset + len(array), bitorder="little")
         values = values[array.offset :].astype(np.bool_)
     else:
-        dtype = np.dtype(array.type.to_pandas_dtype())
+        dtype = np.dtype(_FLOATS.get(str(array.type), str(array.type)))
         values = np.frombuffer(array.buffers()[1] or b"", dtype)[
             array.offset : array.offset + len(array)
         ].copy()
