@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrecord import _values
+from tfrecord._optional import optional
 from tfrecord._values import BYTES, FLOAT, INT, check_key, describe, refuse
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 
@@ -72,8 +73,9 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
 
 
 def _from_arrow(batch: Any) -> ColumnBatch:
-    if type(batch).__module__.partition(".")[0] == "polars":
-        batch = batch.to_arrow()
+    is_pandas = type(batch).__module__.partition(".")[0] == "pandas"  # would bring its index along
+    if hasattr(batch, "__arrow_c_stream__") and not hasattr(batch, "num_rows") and not is_pandas:
+        batch = optional("pyarrow").table(batch)
     if not hasattr(batch, "schema") or not hasattr(batch, "num_rows"):
         raise TypeError(
             f"write_batch: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "

@@ -153,8 +153,11 @@ class Output:
         try:
             for part in parts:
                 self._send(part if self._compressor is None else self._compressor.compress(part))
-        except BaseException:
+        except OSError:
             self._undo(start)
+            raise
+        except BaseException:  # an interrupt may come after a write and before it was counted
+            self._undo(start, uncounted=True)
             raise
         self.size += size
 
@@ -183,8 +186,9 @@ class Output:
 
     def rewind(self, mark: tuple[int, int]) -> None:
         """Take back what was written since `mark`, or take no more records where that cannot be."""
-        self._undo(mark[0])
-        self.size = mark[1]
+        if self.size != mark[1]:
+            self._undo(mark[0])
+            self.size = mark[1]
 
     def _send(self, data: Any) -> None:
         if self._parked:
@@ -213,16 +217,17 @@ class Output:
             raise OSError(f"write() returned {written} for {size} bytes")
         return int(written)
 
-    def _undo(self, start: int) -> None:
+    def _undo(self, start: int, uncounted: bool = False) -> None:
         """Cut the file back to `start` bytes of ours."""
         if self._parked:
             if self._sent == start:
                 return
             self._resume()
-        buffered = not isinstance(self._file, io.RawIOBase)  # may hold part of what failed
+        # A buffered file may hold part of what failed.
+        uncounted = uncounted or not isinstance(self._file, io.RawIOBase)
         if self._compressor is not None:
             self._broken = True
-        elif self._sent != start or buffered:
+        elif self._sent != start or uncounted:
             try:
                 if self._base is None:
                     raise OSError("not seekable")

@@ -42,19 +42,64 @@ static inline void put_le(uint8_t *p, uint64_t v, int bytes) {
     for (int i = 0; i < bytes; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
+static inline void put_le32(uint8_t *p, uint32_t v) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    memcpy(p, &v, 4);
+#else
+    put_le(p, v, 4);
+#endif
+}
+
 /* ---- lists of numbers -------------------------------------------------------------------------------- */
 
+/* Whether eight values take one byte each, as labels and flags do. */
+static inline int all_short(const int64_t *v) {
+    return ((uint64_t)(v[0] | v[1] | v[2] | v[3] | v[4] | v[5] | v[6] | v[7])) < 0x80;
+}
+
 static inline uint64_t ints_size(const int64_t *values, uint64_t count) {
-    uint64_t size = 0;
-    for (uint64_t i = 0; i < count; i++) size += varint_size((uint64_t)values[i]);
+    uint64_t size = 0, i = 0;
+    for (; i + 8 <= count; i += 8) {
+        if (all_short(values + i)) {
+            size += 8;
+        } else {
+            for (unsigned k = 0; k < 8; k++) size += varint_size((uint64_t)values[i + k]);
+        }
+    }
+    for (; i < count; i++) size += varint_size((uint64_t)values[i]);
     return size;
 }
 
+/* The same where 10 bytes of room are sure, which short values may use: no branch on their length. */
+static inline uint8_t *put_varint_roomy(uint8_t *p, uint64_t v) {
+    if (v >> 28) return put_varint(p, v);
+    unsigned size = varint_size(v);
+    uint32_t w = (uint32_t)v;
+    w = (w & 0x7f) | (w & 0x3f80) << 1 | (w & 0x1fc000) << 2 | (w & 0xfe00000) << 3;
+    put_le32(p, w | (0x80808080u & ((1u << 8 * (size - 1)) - 1)));
+    return p + size;
+}
+
 static inline uint8_t *put_ints(uint8_t *p, const uint8_t *end, const int64_t *values, uint64_t count) {
-    for (uint64_t i = 0; i < count; i++) {
+    uint64_t i = 0;
+    for (; i + 8 <= count && end - p >= 80; i += 8) {
+        int64_t v[8];
+        memcpy(v, values + i, sizeof v);
+        if (all_short(v)) {
+            for (unsigned k = 0; k < 8; k++) p[k] = (uint8_t)v[k];
+            p += 8;
+        } else {
+            for (unsigned k = 0; k < 8; k++) p = put_varint_roomy(p, (uint64_t)v[k]);
+        }
+    }
+    for (; i < count; i++) {
         uint64_t v = (uint64_t)values[i];
-        if (end - p < 10 && end - p < (ptrdiff_t)varint_size(v)) return NULL;
-        p = put_varint(p, v);
+        if (end - p >= 10) {
+            p = put_varint_roomy(p, v);
+        } else {
+            if (end - p < (ptrdiff_t)varint_size(v)) return NULL;
+            p = put_varint(p, v);
+        }
     }
     return p;
 }

@@ -118,6 +118,23 @@ def test_a_batch_that_cannot_be_written_is_taken_back(
     assert [numbers(path) for path in writer.paths] == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 
 
+def test_a_batch_that_fails_early_leaves_compressed_shards_usable(tmp_path: Path) -> None:
+    with ShardedTFRecordWriter(tmp_path / "a", 2, compression_type="gzip") as writer:
+        first = writer._writers[0]._output
+
+        def failing(data: Any) -> None:
+            raise OSError("no space")
+
+        send, first._send = first._send, failing  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="no space"):
+            writer.write_batch({"x": np.arange(100_000)})
+        first._send = send  # type: ignore[method-assign]
+        assert not writer._writers[1]._output._broken
+        assert writer.num_records == 0
+        first._compressor = None  # it can take no more: end it as an empty file
+    assert numbers(writer.paths[1]) == []
+
+
 def test_closing_and_what_comes_after(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), ShardedTFRecordWriter(tmp_path / "a", 2, index=True) as writer:
         writer.write({"x": (0, "int")})

@@ -350,6 +350,28 @@ def test_a_full_file_is_cut_back_to_whole_records(room: int) -> None:
     assert records(file.getvalue()) == [*written, b"more"]
 
 
+def test_an_interrupt_in_the_middle_is_undone() -> None:
+    class Interrupted(io.BytesIO):
+        left = 3
+
+        def write(self, data: Any) -> int:
+            done = super().write(data)
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+            return done
+
+    file = Interrupted()
+    with TFRecordWriter(file) as writer:
+        writer.write_bytes(b"a")
+        writer.write_bytes(b"b")
+        with pytest.raises(KeyboardInterrupt):
+            writer.write_bytes(b"c")
+        writer.write_bytes(b"d")
+        assert (writer.num_records, writer.tell()) == (3, 51)
+    assert records(file.getvalue()) == [b"a", b"b", b"d"]
+
+
 def test_a_batch_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfrecord.writer._BATCH_BYTES", 100)
     file = Full(1000)
@@ -807,6 +829,14 @@ def test_arrow_and_polars() -> None:
     ]
     assert batch_of(table) == expected
     assert batch_of(table.to_batches()[0].slice(1)) == expected[1:]
+
+    class Stream:
+        """What duckdb and others give."""
+
+        def __arrow_c_stream__(self, schema: Any = None) -> Any:
+            return table.__arrow_c_stream__(schema)
+
+    assert batch_of(Stream()) == expected
     with pytest.raises(TypeError, match="'x'"):
         batch_of(pa.table({"x": pa.array([0], pa.timestamp("s"))}))
     polars = pytest.importorskip("polars")
@@ -825,6 +855,19 @@ def test_pandas_series_and_frames() -> None:
     ]
     with pytest.raises(TypeError, match="write_batch: got DataFrame, expected .*from_pandas"):
         batch_of(frame)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 16, 40, 200])
+@pytest.mark.parametrize("bits", [1, 7, 8, 27, 28, 29, 63, 64])
+def test_integers_of_every_length(width: int, bits: int) -> None:
+    rng = np.random.default_rng(width * bits)
+    high = rng.integers(0, 2**63, (20, width)).astype(np.uint64) * np.uint64(2)
+    numbers = (high >> rng.integers(64 - bits, 64, (20, width)).astype(np.uint64)).astype(np.int64)
+    numbers[::3] = numbers[0, 0] & 1  # rows of one-byte values too
+    assert [row["x"] for row in batch_of({"x": numbers})] == numbers.tolist()
+    assert examples(framing.frame_record(encode_example({"x": (numbers, "int")}))) == [
+        {"x": numbers.reshape(-1).tolist()}
+    ]
 
 
 @pytest.mark.parametrize("which", ["values", "more values", "splits", "lengths"])
