@@ -226,7 +226,7 @@ def write_columns(spec: Spec) -> Run:
 def write_records(spec: Spec) -> Run:
     """``write`` of one dict a record."""
     short = {name: kind for name, kind, _ in spec["features"]}
-    loader = islice(tfrecord.tfrecord_loader(spec["path"], None, short), spec["limit"])
+    loader: Any = islice(tfrecord.tfrecord_loader(spec["path"], None, short), spec["limit"])
     data = [{key: (value, short[key]) for key, value in record.items()} for record in loader]
 
     def run() -> int:
