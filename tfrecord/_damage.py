@@ -42,8 +42,8 @@ class DamagePolicy:
     """Raise or skip, and count what was skipped.
 
     Args:
-        on_error: ``"raise"``, ``"skip"``, or a callable that gets each error (its result is ignored and the
-            record skipped; what it raises goes through).
+        on_error: ``"raise"``, ``"skip"``, or a callable that gets each error, once (its result is ignored and
+            the record skipped; what it raises goes through).
         max_skips: so many damaged records are let pass; the next one raises. None: any number.
 
     A record counts once, however often it is met: in several epochs, or by position and in order.
@@ -77,11 +77,12 @@ class DamagePolicy:
         if not self.skips or not isinstance(error, DAMAGE):
             raise error
         with self._lock:
-            if self._is_new(error.path, error.record or 0):
-                if self.max_skips is not None and self._count >= self.max_skips:
-                    raise error
-                self._mark(error.path, error.record or 0)
-                self._count += 1
+            if not self._is_new(error.path, error.record or 0):
+                return
+            if self.max_skips is not None and self._count >= self.max_skips:
+                raise error
+            self._mark(error.path, error.record or 0)
+            self._count += 1
         if callable(self.on_error):
             self.on_error(error)
 

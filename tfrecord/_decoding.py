@@ -4,13 +4,16 @@ record."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._damage import DamagePolicy
+from tfrecord._located import Rows
+from tfrecord._streaming import GROUP
 from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.features import FeaturePlan, compile_features
 from tfrecord.parse import decode_batch, decode_record, record_kind
@@ -108,6 +111,41 @@ class RecordDecoder:
             warn_of_feature_lists(path, [payload])
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
         return decode_record(payload, self.plan, lists)
+
+    def records(self, rows: Rows) -> Iterator[Any]:
+        """`one` of each row in turn; what is no message goes to the policy."""
+        for first, views in zip(count(0, GROUP), rows.groups(), strict=False):
+            if self.record_type == "bytes":
+                rows.check()
+                yield from [view.tobytes() for view in views]
+                continue
+            for row, payload in enumerate(views, first):
+                rows.check()
+                try:
+                    record = self.one(payload, rows.paths[0])
+                except LOCATED_ERRORS as error:
+                    located = error.at(*rows.locate(row))
+                    if not self.policy.skips or not is_damage(payload, error):
+                        raise located from None
+                    self.policy.handle(located)
+                    continue
+                yield record
+
+    def batches(
+        self, rows: Rows, columns: tuple[str, ...] | None, drop_last: bool, num_threads: int
+    ) -> Iterator[Batch]:
+        """`batch` of the rows; where that raises, of the rows before the bad one first, unless
+        ``drop_last``."""
+        rows.check()
+        try:
+            batch = self.batch(rows.payloads, rows.locate, columns, num_threads)
+        except LOCATED_ERRORS as error:
+            first = rows.row_of(error.path, error.record)
+            if first and not drop_last:
+                good = rows.part(0, first)
+                yield self.batch(good.payloads, good.locate, columns, num_threads)
+            raise
+        yield batch
 
     def batch(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from indexer.build import build_index, find_index, sidecar_path
+import indexer.build
+from indexer.build import find_index, sidecar_path
 from indexer.errors import (
     CompressionError,
     CorruptRecordError,
@@ -26,9 +27,39 @@ from tfrecord._damage import DamagePolicy
 from tfrecord._spool import SpooledFile
 from tfrecord._streaming import ReadOptions
 
-__all__ = ["hop", "load_indexes", "stored_compression"]
+__all__ = ["build_index", "hop", "load_indexes", "stored_compression"]
 
 _HOP_CHUNK = 64 << 20
+
+
+def build_index(
+    path: str | os.PathLike[str],
+    index_path: str | os.PathLike[str] | None = None,
+    *,
+    columns: Iterable[str] = (),
+    num_threads: int = 1,
+    compression_type: str | None = None,
+) -> RecordIndex:
+    """Validate a whole file and write its extended index, with the schema of its features.
+
+    Args:
+        path: the data file; plain, gzip or zlib.
+        index_path: where to; None is beside it, the whole name + ``.tfindex``.
+        columns: features of one number or byte string a record, kept in the index so that
+            `TFRecordReader.where` can choose records without reading them.
+
+    Raises:
+        CorruptRecordError, CompressionError: the file is damaged; an earlier index stays as it was.
+    """
+    from tfrecord.schema import SchemaCollector
+
+    return indexer.build.build_index(
+        path,
+        index_path,
+        collector=SchemaCollector(columns),
+        num_threads=num_threads,
+        compression_type=compression_type,
+    )
 
 
 def load_indexes(
@@ -91,10 +122,8 @@ def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex
         pass  # this is what "build" is asked to replace
     except IndexFileError as error:
         warnings.warn(f"{error}; it is being rebuilt", UserWarning, stacklevel=4)
-    from tfrecord.schema import SchemaCollector
-
     try:
-        return build_index(path, collector=SchemaCollector(), compression_type=options.compression_type)
+        return build_index(path, compression_type=options.compression_type)
     except OSError as error:
         warnings.warn(
             f"the index {target} cannot be written ({error}); it is kept in memory", UserWarning, stacklevel=4

@@ -165,8 +165,10 @@ class RecordStore:
         path = self.paths[number]
         if self._indexes[number] is not None and not is_url(path):
             self._check_size(number, os.stat(path).st_size)
+        # list(reader) asks for the length first, which spools a compressed file; no need to inflate it again.
+        source = self._spool.peek(path) or path
         yield from stream_records(
-            path, self.options, self.policy, path=path, start=start, step=step, seek=seek
+            source, self.options, self.policy, path=path, start=start, step=step, seek=seek
         )
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:

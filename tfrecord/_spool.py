@@ -108,6 +108,11 @@ class Spool:
                     found = self._files[path] = self._add(path, compression)
         return found
 
+    def peek(self, path: str) -> SpooledFile | None:
+        """The content of ``path`` if it is here already and whole."""
+        found = self._files.get(path)
+        return found if found is not None and found.error is None else None
+
     def _add(self, path: str, compression: str) -> SpooledFile:
         storage = self._storage
         if storage is None or storage.pid != os.getpid():

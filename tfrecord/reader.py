@@ -7,24 +7,22 @@ import os
 import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.build import build_index as _build_index
-from indexer.index import RecordIndex
 from indexer.paths import expand_paths
 from indexer.streams import normalize_compression
 from tfrecord._arrays import as_position, as_positions, is_integer
 from tfrecord._damage import DamagePolicy, OnError
-from tfrecord._decoding import LOCATED_ERRORS, SAMPLE, Batch, RecordDecoder, is_damage, settle_type
-from tfrecord._indexes import load_indexes
+from tfrecord._decoding import LOCATED_ERRORS, SAMPLE, Batch, RecordDecoder, settle_type
+from tfrecord._indexes import build_index, load_indexes
 from tfrecord._located import Rows, merge_rows
 from tfrecord._merged import MergedIndex, dense_plans, matching, read_schema
 from tfrecord._records import RecordStore
-from tfrecord._streaming import GROUP, ReadOptions, stream_records
+from tfrecord._streaming import ReadOptions, stream_records
 from tfrecord.columns import BytesColumn
 from tfrecord.sampling import Permutation
 
@@ -34,29 +32,6 @@ Int64Array = npt.NDArray[np.int64]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _WINDOW = 512  # records of a view that are fetched at once when it is iterated
-
-
-def build_index(
-    path: str | os.PathLike[str],
-    index_path: str | os.PathLike[str] | None = None,
-    *,
-    columns: Iterable[str] = (),
-    num_threads: int = 1,
-) -> RecordIndex:
-    """Validate a whole file and write its extended index, with the schema of its features.
-
-    Args:
-        path: the data file; plain, gzip or zlib.
-        index_path: where to; None is beside it, the whole name + ``.tfindex``.
-        columns: features of one number or byte string a record, kept in the index so that
-            `TFRecordReader.where` can choose records without reading them.
-
-    Raises:
-        CorruptRecordError, CompressionError: the file is damaged; an earlier index stays as it was.
-    """
-    from tfrecord.schema import SchemaCollector
-
-    return _build_index(path, index_path, collector=SchemaCollector(columns), num_threads=num_threads)
 
 
 class TFRecordReader:
@@ -286,28 +261,9 @@ class TFRecordReader:
 
     def __iter__(self) -> Iterator[Any]:
         """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
-        is_bytes = self._prepare() == "bytes"
+        self._prepare()
         for rows in self._rows():
-            for first, views in zip(count(0, GROUP), rows.groups(), strict=False):
-                if is_bytes:
-                    rows.check()
-                    yield from [view.tobytes() for view in views]
-                else:
-                    yield from self._decoded(rows, first, views)
-
-    def _decoded(self, rows: Rows, first: int, views: list[memoryview]) -> Iterator[Any]:
-        policy = self._store.policy
-        for row, payload in enumerate(views, first):
-            rows.check()
-            try:
-                decoded = self._decoder.one(payload, rows.paths[0])
-            except LOCATED_ERRORS as error:
-                located = error.at(*rows.locate(row))
-                if not policy.skips or not is_damage(payload, error):
-                    raise located from None
-                policy.handle(located)
-                continue
-            yield decoded
+            yield from self._decoder.records(rows)
 
     def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
         """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
@@ -354,6 +310,14 @@ class TFRecordReader:
         order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)
         return self._shuffled_batches(size, names, drop_last, num_threads, order)
 
+    def _stored_batches(
+        self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
+    ) -> Iterator[Batch]:
+        self._prepare()
+        for rows in merge_rows(self._rows(), size):
+            if len(rows) == size or not drop_last:
+                yield from self._decoder.batches(rows, names, drop_last, num_threads)
+
     def _shuffled_batches(
         self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int, order: Permutation
     ) -> Iterator[Batch]:
@@ -361,24 +325,6 @@ class TFRecordReader:
             places = np.arange(first, min(first + size, len(order)), dtype=np.int64)
             if len(places) == size or not drop_last:
                 yield self._decode_fetched(self._positions(order.positions(places)), names, num_threads)
-
-    def _stored_batches(
-        self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
-    ) -> Iterator[Batch]:
-        self._prepare()
-        for rows in merge_rows(self._rows(), size):
-            if len(rows) < size and drop_last:
-                continue
-            rows.check()
-            try:
-                batch = self._decoder.batch(rows.payloads, rows.locate, names, num_threads)
-            except LOCATED_ERRORS as error:
-                first = rows.row_of(error.path, error.record)
-                if first and not drop_last:
-                    good = rows.part(0, first)
-                    yield self._decoder.batch(good.payloads, good.locate, names, num_threads)
-                raise
-            yield batch
 
     def _rows(self) -> Iterator[Rows]:
         """All payloads in stored order, as they come."""
