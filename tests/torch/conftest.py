@@ -97,7 +97,9 @@ class _Worker:
         self.dataset.__dict__.update(dataset.__dict__)
         if hasattr(self.dataset, "_fresh"):
             self.dataset._fresh()
-        self.info = torch_worker.WorkerInfo(id=number, num_workers=count, seed=seed + number, dataset=self.dataset)
+        self.info = torch_worker.WorkerInfo(
+            id=number, num_workers=count, seed=seed + number, dataset=self.dataset
+        )
         self.identity = base + number
 
     @contextlib.contextmanager
