@@ -206,6 +206,8 @@ class _Walk:
                     self.record += len(found.offsets)
                 progress, at = found.end > at, found.end
                 if found.reason is not None:
+                    if failure is not None and failure.reason == "bad_stream" and self.on_damage is None:
+                        break  # the stream is what is damaged; the record only shows it
                     self.damaged(self.corrupt(found.reason, base + at, bytes(buffer[:HEAD_SIZE])))
                     if found.reason != "bad_payload_crc":
                         return

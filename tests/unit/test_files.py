@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from indexer import files
+from indexer._engine import kernel
 from indexer.errors import TruncatedRecordError
 from indexer.files import DataFile, is_url, open_data, path_name
 
@@ -97,7 +98,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
             assert data.size == 0 and bytes(data.view(0, 0)) == b""
 
 
-@pytest.mark.skipif(files._kernel is None, reason="maps of the reference engine keep a descriptor")
+@pytest.mark.skipif(kernel is None, reason="maps of the reference engine keep a descriptor")
 def test_maps_keep_no_descriptor(path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else pytest.skip("no /proc")
     kept = [open_data(path) for _ in range(50)]
@@ -105,7 +106,7 @@ def test_maps_keep_no_descriptor(path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.skipif(files._kernel is not None, reason="the kernel's maps keep no descriptor")
+@pytest.mark.skipif(kernel is not None, reason="the kernel's maps keep no descriptor")
 def test_maps_that_keep_a_descriptor_are_few(path: Path) -> None:
     kept = [open_data(path) for _ in range(files._MOST_PYTHON_MAPS + 5)]
     assert [data.mapped for data in kept].count(False) == 5
@@ -114,7 +115,7 @@ def test_maps_that_keep_a_descriptor_are_few(path: Path) -> None:
     assert open_data(path).mapped
 
 
-@pytest.mark.skipif(files._kernel is None, reason="the kernel is not loaded")
+@pytest.mark.skipif(kernel is None, reason="the kernel is not loaded")
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENODEV, errno.ENOMEM, errno.EACCES])
 def test_where_a_map_fails_the_file_is_read(code: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class NoMap:

@@ -41,7 +41,8 @@ def stored(data: Path, tmp_path: Path) -> Path:
 
 
 def same(one: RecordIndex, other: RecordIndex) -> bool:
-    return one.offsets.tolist() == other.offsets.tolist() and one.lengths.tolist() == other.lengths.tolist()
+    pairs = ((one.offsets, other.offsets), (one.lengths, other.lengths))
+    return all(a.tolist() == b.tolist() for a, b in pairs)
 
 
 # ---- round trips -----------------------------------------------------------------------------------

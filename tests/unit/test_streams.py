@@ -160,7 +160,12 @@ def test_a_pipe_is_not_waited_for_when_few_records_are_asked_for() -> None:
         chunks = iter_chunks(pipe, max_records=1)
         first = next(chunks)
         assert first.lengths.tolist() == [5]
-        thread = threading.Thread(target=lambda: (os.write(writing, FRAMES[1]), os.close(writing)))
+
+        def more() -> None:
+            os.write(writing, FRAMES[1])
+            os.close(writing)
+
+        thread = threading.Thread(target=more)
         thread.start()
         assert next(chunks).lengths.tolist() == [0]
         thread.join()
