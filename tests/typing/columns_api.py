@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import assert_type
 
-from tfrecord import example_pb2
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch, TensorRagged
-from tfrecord.tensor_proto import decode_tensor_proto
+from tfrecord import BytesColumn, ColumnBatch, Ragged, SequenceBatch, decode_tensor_proto, example_pb2
+from tfrecord.columns import TensorRagged
 from tfrecord.tools.tfrecord2idx import create_index, create_indices, main
 
 rows = np.array([0, 1])

@@ -11,24 +11,28 @@ import numpy.typing as npt
 from typing_extensions import assert_type
 
 import indexer
-from tfrecord import iterator_utils
-from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
-from tfrecord.features import FixedLenFeature, RaggedFeature, VarLenFeature
-from tfrecord.loaders import (
+import tfrecord
+from tfrecord import (
+    BytesColumn,
+    ColumnBatch,
+    FixedLenFeature,
+    RaggedFeature,
+    SequenceBatch,
+    ShardedTFRecordWriter,
+    TFRecordReader,
+    TFRecordWriter,
+    VarLenFeature,
     example_loader,
+    iterator_utils,
     multi_tfrecord_loader,
-    sequence_loader,
-    tfrecord_iterator,
-    tfrecord_loader,
-)
-from tfrecord.parse import (
     parse_example,
     parse_sequence_example,
     parse_single_example,
     parse_single_sequence_example,
+    sequence_loader,
+    tfrecord_iterator,
+    tfrecord_loader,
 )
-from tfrecord.reader import TFRecordReader
-from tfrecord.writer import ShardedTFRecordWriter, TFRecordWriter
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
@@ -97,4 +101,7 @@ def indexing(error: indexer.CorruptRecordError) -> None:
     assert_type(error.reason, str)
     runtime_error: RuntimeError = error
     assert runtime_error
+    assert_type(tfrecord.build_index("a.tfrecord", columns=["label"]), indexer.RecordIndex)
+    assert_type(tfrecord.engine, str)
+    assert_type(tfrecord.__version__, str)
     indexer.build_index("a.tfrecord", format="binary")  # type: ignore[arg-type]
