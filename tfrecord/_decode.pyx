@@ -51,6 +51,7 @@ cdef extern from "column.h" nogil:
         const uint8_t *data
         int64_t length
         const uint8_t *base
+        const uint8_t *readable
         int32_t buffer
 
     ctypedef struct scan_column:
@@ -237,6 +238,7 @@ cdef inline bint place_record(scan_record *record, const scan_record *held, Py_s
     record.data = held[buffer].data + start
     record.length = size
     record.base = held[buffer].data
+    record.readable = held[buffer].data + held[buffer].length
     record.buffer = buffer
     return True
 
@@ -510,6 +512,7 @@ cdef class Decoder:
         try:
             record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
             record.length = view.len
+            record.readable = record.data + view.len
             record.buffer = 0
             self.copy_tables(tables, 1, <uint64_t> -1, 0)
             status = record_read(&tables[0], &tables[1] if self.num_tables == 2 else NULL, &record, 0, &seen)
@@ -863,6 +866,7 @@ def record_kind(payload):
     try:
         record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
         record.length = view.len
+        record.readable = record.data + view.len
         record.buffer = 0
         with nogil:
             kind = record_classify(&tables[0], &tables[1], &record, 0)

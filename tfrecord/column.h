@@ -82,6 +82,11 @@ static int column_fill(const scan_table *table, const scan_column *column, const
         int64_t before = sink.count;
         int status;
         if (slot->shape <= SLOT_NO_KIND) continue;
+        if (slot->shape == SLOT_VALUE && sink.count < sink.limit && !sink.offsets) {
+            if (sink.floats) sink.floats[sink.count++] = (uint32_t)slot->at;
+            else sink.ints[sink.count++] = (int64_t)slot->at;
+            continue;
+        }
         if (sink.offsets) {
             if (!table->is_lists) row = i;
             else while (i >= column->steps[row + 1]) row++;

@@ -14,6 +14,7 @@ typedef struct {
     const uint8_t *data;
     int64_t length;
     const uint8_t *base; /* start of the buffer that it lies in */
+    const uint8_t *readable; /* end of that buffer */
     int32_t buffer;
 } scan_record;
 
@@ -30,10 +31,16 @@ typedef struct {
     uint64_t seen;       /* 1 + the last record that has it */
 } scan_column;
 
+/* The entry expected at a place. Where `quick` is set, key and value were short: see entry_quick. Where `skip` is set,
+ * nobody asked for it: see entry_skip. */
 typedef struct {
     const uint8_t *key;
     uint32_t key_length;
     int32_t column;
+    uint64_t first, last; /* the first 8 bytes of the key (zeros behind a shorter one) and, from 8 on, the last 8 */
+    uint64_t quick;       /* the 5 bytes behind the key, for a value of no bytes */
+    uint64_t skip[3];     /* the bytes from the entry's tag to the value's length; the two lengths are not compared */
+    uint64_t mask[3];
 } scan_guess;
 
 /* The columns of one map: features, or feature lists. */
@@ -50,6 +57,7 @@ typedef struct {
     scan_guess *guesses;
     uint32_t num_guesses, max_guesses, place;
     uint32_t found;
+    const uint8_t *readable;
     feature_parts parts;
 } scan_table;
 
@@ -187,7 +195,9 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
     }
     if (*found < 0 && table->discover) status = table_discover(table, key, length, row, found);
     if (place < table->max_guesses && !status) {
-        scan_guess guess = {key, (uint32_t)length, *found};
+        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, {0}, {0}};
+        memcpy(&guess.first, key, length < 8 ? length : 8);
+        if (length >= 8) guess.last = load64(key + length - 8);
         table->guesses[place] = guess;
         if (place == table->num_guesses) table->num_guesses++;
     }
@@ -276,6 +286,100 @@ WIRE_COLD int entry_walk(scan_table *table, wire_slice entry, uint64_t row) {
     return WIRE_OK;
 }
 
+/* What a quick entry has between key and value: 12 F K L 0a P, with a kind's tag K and lengths F = P + 4, L = P + 2. */
+#define QUICK_VALUE(kind_tag) (0x0a02000412u | (uint64_t)(kind_tag) << 16)
+#define QUICK_LENGTHS 0x01000100u
+#define QUICK_READ 34
+#define QUICK_KEY 16
+
+/* The 7-bit groups of 8 bytes pulled together, without BMI2. */
+WIRE_INLINE uint64_t quick_varint(uint64_t word) {
+    word &= 0x7f7f7f7f7f7f7f7fu;
+    word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
+    word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
+    return (word & 0x0fffffffu) | (word & 0x0fffffff00000000u) >> 4;
+}
+
+/* An entry of the expected key with one value of at most 8 bytes, or a short byte string, whose lengths all take one
+ * byte: told by three comparisons, whatever the value's length. Gives its length, or 0 where it is anything else. The
+ * caller has made sure of QUICK_READ bytes, not all of which belong to the entry. */
+WIRE_INLINE size_t entry_quick(scan_table *table, const uint8_t *at, size_t left, uint64_t row) {
+    const scan_guess *guess = &table->guesses[table->place];
+    size_t key_length = guess->key_length;
+    const uint8_t *value = at + 4 + key_length;
+    uint64_t head = load64(value), word, bits;
+    size_t length = head >> 40 & 0xff;
+    size_t whole = key_length + length + 10;
+    scan_column *column;
+    feature_slot *slot;
+    uint64_t first = load64(at + 4);
+    if (key_length < 8) first &= ((uint64_t)1 << 8 * key_length) - 1;
+    if (load32(at) != (0x000a000au | (uint32_t)key_length << 24 | (uint32_t)(whole - 2) << 8)) return 0;
+    if (first != guess->first || (key_length > 8 && load64(at + key_length - 4) != guess->last)) return 0;
+    if ((head & 0xffffffffffu) != guess->quick + length * QUICK_LENGTHS) return 0;
+    if (whole > left || whole > 127) return 0;
+    column = &table->columns[guess->column];
+    if (column->seen == row + 1) return 0;
+    slot = &column->slots[row];
+    slot->kind = (uint8_t)(head >> 19 & 31);
+    if (slot->kind == KIND_BYTES) {
+        slot->at = slot_address(value + 6);
+        slot->length = (uint32_t)length;
+        slot->shape = SLOT_ONE;
+    } else {
+        if (length - 1 >= 8) return 0;
+        word = load64(value + 6);
+        if (slot->kind == KIND_FLOAT) {
+            if (length != 4) return 0;
+            slot->at = word & 0xffffffffu;
+        } else {
+            word &= ~(uint64_t)0 >> 8 * (8 - length);
+            bits = 0x8080808080808080u & (((uint64_t)1 << 8 * (length - 1)) - 1);
+            if ((word & 0x8080808080808080u) != bits) return 0;
+            slot->at = quick_varint(word);
+        }
+        slot->shape = SLOT_VALUE;
+    }
+    column->seen = row + 1;
+    table->found++;
+    table->place++;
+    return whole;
+}
+
+/* An expected entry that nobody asked for: a key and a value and nothing else, with lengths of one byte. Gives its
+ * length, or 0 where it is anything else. The caller has made sure of QUICK_READ bytes. */
+WIRE_INLINE size_t entry_skip(scan_table *table, const scan_guess *guess, const uint8_t *at, size_t left) {
+    uint64_t differs = (load64(at) ^ guess->skip[0]) & guess->mask[0];
+    size_t length = at[1];
+    differs |= (load64(at + 8) ^ guess->skip[1]) & guess->mask[1];
+    differs |= (load64(at + 16) ^ guess->skip[2]) & guess->mask[2];
+    differs |= length ^ (at[5 + guess->key_length] + guess->key_length + 4);
+    if (differs || length > 127 || length + 2 > left) return 0;
+    table->place++;
+    return length + 2;
+}
+
+/* Let the next record's entry at this place be tried the quick way, where it may be of that shape. */
+WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) {
+    uint32_t place = table->place - 1;
+    scan_guess *guess;
+    if (place >= table->num_guesses) return;
+    guess = &table->guesses[place];
+    if (guess->key_length > QUICK_KEY) return;
+    if (index < 0) {
+        uint8_t head[24] = {0x0a, 0, 0x0a, (uint8_t)guess->key_length};
+        uint8_t mask[24] = {0xff, 0, 0xff, 0xff};
+        memcpy(head + 4, guess->key, guess->key_length);
+        memset(mask + 4, 0xff, guess->key_length + 1);
+        head[4 + guess->key_length] = 0x12;
+        memcpy(guess->skip, head, sizeof head);
+        memcpy(guess->mask, mask, sizeof mask);
+    } else if (!table->is_lists && value.length >= 5) {
+        uint8_t tag = value.data[0];
+        if (tag == 0x0a || tag == 0x12 || tag == 0x1a) guess->quick = QUICK_VALUE(tag);
+    }
+}
+
 /* An entry as writers make it, a key and a value and nothing else; others are walked. */
 WIRE_INLINE int entry_read(scan_table *table, wire_slice entry, uint64_t row) {
     const uint8_t *data = entry.data;
@@ -288,6 +392,7 @@ WIRE_INLINE int entry_read(scan_table *table, wire_slice entry, uint64_t row) {
                 scan_column *column;
                 int32_t index;
                 int status = table_find(table, data + 2, key_length, row, &index);
+                entry_hint(table, index, value);
                 if (status || index < 0) return status;
                 column = &table->columns[index];
                 if (WIRE_LIKELY(!table->is_lists && column->seen != row + 1)) {
@@ -310,6 +415,16 @@ static int map_read(scan_table *table, wire_slice map, uint64_t row) {
     while (cursor.at < cursor.end) {
         wire_slice entry;
         int status;
+        if (table->place < table->num_guesses && table->readable - cursor.at >= QUICK_READ) {
+            const scan_guess *guess = &table->guesses[table->place];
+            size_t whole = 0;
+            if (guess->skip[0]) whole = entry_skip(table, guess, cursor.at, wire_left(&cursor));
+            else if (guess->quick) whole = entry_quick(table, cursor.at, wire_left(&cursor), row);
+            if (WIRE_LIKELY(whole)) {
+                cursor.at += whole;
+                continue;
+            }
+        }
         if (WIRE_LIKELY(*cursor.at == 0x0a)) {
             cursor.at++;
             status = wire_take_slice(&cursor, &entry);
@@ -334,7 +449,10 @@ static int record_read(
     wire_cursor cursor = {record->data, record->data + record->length};
     scan_table *tables[2] = {features, lists};
     *seen = 0;
-    for (int i = 0; i < 2 && tables[i]; i++) tables[i]->place = tables[i]->found = 0;
+    for (int i = 0; i < 2 && tables[i]; i++) {
+        tables[i]->place = tables[i]->found = 0;
+        tables[i]->readable = record->readable;
+    }
     while (cursor.at < cursor.end) {
         wire_field field = {1, TYPE_BYTES, {0}};
         int status;
