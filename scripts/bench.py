@@ -47,6 +47,7 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
     )
     parser.add_argument("suite", choices=[*SUITES, "all"])
     parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s; also ids")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases with this text in their title")
     parser.add_argument("--rounds", type=int, help="rounds that count (default 7; 3 with --quick)")
     parser.add_argument(
         "--at-least", type=float, metavar="SECONDS", help="of each turn (default 0.3; 0.1 with --quick)"
@@ -120,6 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         for suite in SUITES if args.suite == "all" else [args.suite]:
             for case in SUITES[suite](plan):
+                if args.only not in case.title:
+                    continue
                 outcomes = run_case(case, libraries, args.rounds, _tell, at_least=args.at_least)
                 record = report.case_record(case, outcomes, judge(case, outcomes))
                 result["cases"].append(record)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import random
 import struct
@@ -50,14 +52,28 @@ def scratch(spec: Spec) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=memory_folder if use else None)
 
 
+def resident(path: str) -> float:
+    """The share of a file's pages that are in memory."""
+    size = os.path.getsize(path)
+    pages = -(-size // mmap.PAGESIZE)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as view:
+        flags = (ctypes.c_ubyte * pages)()
+        start = ctypes.addressof(ctypes.c_char.from_buffer(view))
+        if ctypes.CDLL(None).mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), flags):
+            raise OSError("mincore does not tell")
+        return sum(flag & 1 for flag in flags) / pages
+
+
 def drop_pages(path: str) -> None:
-    """Ask the kernel to forget a file's cached pages."""
+    """Have the kernel forget a file's cached pages; an error where it keeps them (some process maps them)."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
+    if (share := resident(path)) > 0.05:
+        raise OSError(f"{share:.0%} of {os.path.basename(path)} stay in memory")
 
 
 def memory() -> tuple[int, int]:

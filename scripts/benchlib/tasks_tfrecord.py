@@ -10,8 +10,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Any
+
+import numpy as np
 
 import indexer
 import tfrecord
@@ -182,20 +185,37 @@ def load(spec: Spec) -> Run:
 def random_read(spec: Spec) -> Run:
     """``read_raw`` (payloads) or ``read`` (columns) of random positions, verified."""
     reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example")
-    positions = draws(spec)
+    positions = [np.array(some) for some in draws(spec)]
     take = reader.read_raw if spec["raw"] else reader.read
     return _holding(keep, lambda: _rows(take(some) for some in positions))
 
 
 def cold(spec: Spec) -> Run:
     """Shuffled batches of a file whose pages were just dropped, with the kernel told ahead or not."""
-    options = {} if spec["readahead"] else {"readahead": False}
-    reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example", **options)
+    from indexer import files
+
+    if not spec["readahead"]:  # this process is used for nothing else
+        for kind in vars(files).values():
+            if isinstance(kind, type) and "advise" in vars(kind) and issubclass(kind, files.DataFile):
+                kind.advise = lambda self, ranges: None  # type: ignore[method-assign]
+    batches: Callable[[], Iterable[Any]]
+    if spec["through"] == "torch":
+        from tfrecord.torch import TFRecordDataset
+
+        keep, index_path = _own_index(spec["path"])
+        dataset: Any = TFRecordDataset(
+            spec["path"], index_path, _features(spec), shuffle=True, batch_size=spec["batch"]
+        )
+        batches = dataset.__iter__
+    else:
+        reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example")
+        batches = partial(reader.batches, spec["batch"], shuffle=True, seed=1)
+    name = spec["features"][0][0]
 
     def run() -> dict[str, Any]:
         drop_pages(spec["path"])
         start = time.perf_counter()
-        rows = _rows(reader.batches(spec["batch"], shuffle=True, seed=1))
+        rows = sum(len(batch[name]) for batch in batches())
         return {"records": rows, "seconds": time.perf_counter() - start}
 
     return _holding(keep, run)
