@@ -18,6 +18,7 @@ from indexer.files import is_url, remote_filesystem
 
 _WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
 _MODES = ("w", "x", "a")
+_READ_SIZE = 1 << 14
 
 
 class Output:
@@ -60,7 +61,7 @@ class Output:
         else:
             self.path = path
             self.is_local = True
-            keep = self._check_tail(path) if mode == "a" and os.path.exists(path) else None
+            keep = self._check_tail(path) if mode == "a" and os.path.isfile(path) else None
             # Unbuffered: each record reaches the system whole, in one write.
             self._file = open(path, {"w": "wb", "x": "xb", "a": "ab"}[mode], buffering=0)  # noqa: SIM115
             if keep is not None:
@@ -108,7 +109,7 @@ class Output:
             chunks = streams.iter_chunks(path, compression_type=found, verify=framing.VERIFY_LENGTHS)
             self.lengths = np.concatenate([self.lengths, *(chunk.lengths for chunk in chunks)])
             self.size = int(self.lengths.sum()) + framing.FRAME_OVERHEAD * len(self.lengths)
-            return None
+            return _padding_start(path)
         return self._check_plain_tail(path)
 
     def _check_plain_tail(self, path: str) -> int | None:
@@ -276,6 +277,27 @@ def _position(file: Any) -> int | None:
         return int(file.tell()) if file.seekable() else None
     except (OSError, ValueError, AttributeError):
         return None
+
+
+def _padding_start(path: str) -> int | None:
+    """Where the zeros begin that may follow the last gzip member, and may not stand before another one."""
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\0":
+            return None
+        file.seek(0)  # padding, or the high byte of a member's size: go and see
+        inflater = zlib.decompressobj(_WINDOW_BITS["gzip"])
+        data = file.read(_READ_SIZE)
+        while data:
+            inflater.decompress(data)
+            data = inflater.unused_data if inflater.eof else b""
+            end = file.tell() - len(data)
+            data = data or file.read(_READ_SIZE)
+            if inflater.eof:
+                if data[:1] == b"\0":
+                    return end
+                inflater = zlib.decompressobj(_WINDOW_BITS["gzip"])
+    return None
 
 
 def local_path(target: Any) -> str | None:

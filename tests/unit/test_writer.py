@@ -605,6 +605,19 @@ def test_a_gzip_file_that_is_cut_is_not_appended_to(tmp_path: Path) -> None:
     assert (cut.value.record, cut.value.offset, cut.value.reason) == (0, 0, "truncated_record")
 
 
+@pytest.mark.parametrize("zeros", [0, 1, 7, 8, 512, 40_000])
+@pytest.mark.parametrize(
+    "content", [b"", framing.frame_record(b"x" * 100), framing.frame_record(bytes(100_000))]
+)
+def test_zeros_after_the_last_gzip_member_make_room(tmp_path: Path, content: bytes, zeros: int) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(content) + gzip.compress(b"") + gzip.compress(content) + bytes(zeros))
+    before = records(str(path))
+    with TFRecordWriter(path, mode="a", compression_type="gzip") as writer:
+        writer.write_bytes(b"new")
+    assert records(str(path)) == [*before, b"new"]
+
+
 # ---- the index -----------------------------------------------------------------------------------------
 
 
