@@ -15,100 +15,13 @@ import numpy
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-cdef extern from "Python.h":
-    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
-
-cdef extern from "column.h" nogil:
-    enum:
-        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
-        KIND_UNKNOWN, KIND_BYTES, KIND_FLOAT, KIND_INT64
-        SLOT_ABSENT, SLOT_NO_KIND, SLOT_VALUE, SLOT_ONE
-        SCAN_MAX_GUESSES
-
-    ctypedef struct feature_slot:
-        uint64_t at
-        uint32_t length
-        uint8_t shape
-        uint8_t kind
-
-    ctypedef struct feature_parts:
-        pass
-
-    ctypedef struct feature_sink:
-        int64_t count, limit
-        uint32_t *floats
-        int64_t *ints
-        int64_t *offsets
-        int64_t *lengths
-        const uint8_t *base
-        int level
-
-    ctypedef struct scan_record:
-        const uint8_t *data
-        int64_t length
-        const uint8_t *base
-        const uint8_t *readable
-        int32_t buffer
-
-    ctypedef struct scan_column:
-        const uint8_t *key
-        uint32_t key_length
-        int32_t kind
-        int64_t count
-        const void *fallback
-        feature_slot *slots
-        int64_t num_slots
-        int64_t *steps
-        uint8_t *listed
-        uint64_t seen
-
-    ctypedef struct scan_table:
-        scan_column *columns
-        uint32_t num_columns, capacity
-        int32_t *buckets
-        uint32_t num_buckets
-        uint64_t seed
-        int discover, is_lists, owns_buckets
-        int64_t rows
-        uint64_t most_cells
-        uint32_t max_guesses
-        feature_parts parts
-
-    ctypedef struct column_fault:
-        int status
-        int64_t slot, first, second
-
-    ctypedef struct column_output:
-        uint8_t *present
-        int64_t *splits
-        int64_t total
-        int kind, level
-        feature_sink sink
-        int32_t *buffers
-
-    int varints_best_level()
-    int64_t varints_count(const uint8_t *data, size_t length, int level)
-    int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level)
-    int slot_values(const feature_slot *slot, const feature_parts *parts, int depth, feature_sink *sink)
-    int table_prepare(scan_table *table)
-    int table_rehash(scan_table *table, uint32_t num_buckets)
-    int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
-    void table_free(scan_table *table)
-    int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
-    int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row)
-    int column_count(const scan_table *table, const scan_column *column, column_output *out, column_fault *fault)
-    int column_fill(const scan_table *table, const scan_column *column, const scan_record *records,
-                    column_output *out, column_fault *fault)
-    int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
-                     column_output *out, column_fault *fault)
-    int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot)
-
 SIMD_LEVELS = {"portable": 0, "avx2": 1, "avx512": 2}
-BEST_LEVEL = varints_best_level()
+cdef int _BEST_LEVEL = varints_best_level()
+BEST_LEVEL = _BEST_LEVEL
 
 cdef object _empty = numpy.empty
 cdef object _FLOAT = numpy.dtype("<f4")
@@ -140,9 +53,9 @@ cdef void _keep_memory() noexcept:
 
 
 cdef int _simd_level(int wanted) except -1:
-    if wanted > BEST_LEVEL:
-        raise ValueError(f"this processor has SIMD level {BEST_LEVEL}, not {wanted}")
-    return BEST_LEVEL if wanted < 0 else wanted
+    if wanted > _BEST_LEVEL:
+        raise ValueError(f"this processor has SIMD level {_BEST_LEVEL}, not {wanted}")
+    return _BEST_LEVEL if wanted < 0 else wanted
 
 
 cdef void *_pointer(object array, int flags=PyBUF_SIMPLE) except NULL:
@@ -161,86 +74,15 @@ cdef object _contiguous(object array, Py_ssize_t count, object dtype):
     return array
 
 
-cdef class _Payloads:
-    """Where the payloads are: the buffers are held until this is gone."""
-
-    cdef scan_record *records
-    cdef Py_ssize_t count
-    cdef uint64_t num_bytes
-    cdef Py_buffer *views
-    cdef Py_ssize_t num_views
-
-    def __cinit__(self, tuple buffers, object offsets, object lengths, object buffer_ids):
-        cdef Py_ssize_t num_buffers = len(buffers), i
-        cdef Py_ssize_t count = len(offsets)
-        offsets = _contiguous(offsets, count, _INT64)
-        lengths = _contiguous(lengths, count, _INT64)
-        cdef const int64_t *starts = <const int64_t *> _pointer(offsets)
-        cdef const int64_t *sizes = <const int64_t *> _pointer(lengths)
-        cdef const int32_t *ids = NULL
-        if buffer_ids is not None:
-            buffer_ids = _contiguous(buffer_ids, count, _INT32)
-            ids = <const int32_t *> _pointer(buffer_ids)
-        cdef scan_record *held = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
-        self.records = <scan_record *> malloc((count + 1) * sizeof(scan_record))
-        if held == NULL or self.records == NULL:
-            free(held)
-            raise MemoryError
-        try:
-            for i in range(num_buffers):
-                self.hold(buffers[i], &held[i], num_buffers)
-        except BaseException:
-            free(held)
-            raise
-        cdef Py_ssize_t bad = -1
-        with nogil:
-            for i in range(count):
-                if not place_record(&self.records[i], held, num_buffers, starts[i], sizes[i], ids[i] if ids else 0):
-                    bad = i
-                    break
-                self.num_bytes += <uint64_t> sizes[i]
-        free(held)
-        if bad >= 0:
-            raise ValueError(f"payload {bad} lies outside its buffer")
-        self.count = count
-
-    cdef int hold(self, object buffer, scan_record *held, Py_ssize_t most) except -1:
-        cdef Py_buffer *view
-        if PyBytes_CheckExact(buffer):
-            held.data = <const uint8_t *> PyBytes_AS_STRING(buffer)
-            held.length = PyBytes_GET_SIZE(buffer)
-            return 0
-        if self.views == NULL:
-            self.views = <Py_buffer *> malloc(most * sizeof(Py_buffer))
-            if self.views == NULL:
-                raise MemoryError
-        view = &self.views[self.num_views]
-        PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
-        self.num_views += 1
-        held.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
-        held.length = view.len
-        return 0
-
-    def __dealloc__(self):
-        cdef Py_ssize_t i
-        for i in range(self.num_views):
-            PyBuffer_Release(&self.views[i])
-        free(self.views)
-        free(self.records)
+include "_decode_payloads.pxi"
 
 
-cdef inline bint place_record(scan_record *record, const scan_record *held, Py_ssize_t num_buffers, int64_t start,
-                              int64_t size, int32_t buffer) noexcept nogil:
-    if buffer < 0 or buffer >= num_buffers:
-        return False
-    if start < 0 or size < 0 or size > held[buffer].length or start > held[buffer].length - size:
-        return False
-    record.data = held[buffer].data + start
-    record.length = size
-    record.base = held[buffer].data
-    record.readable = held[buffer].data + held[buffer].length
-    record.buffer = buffer
-    return True
+cdef inline void _whole(const Py_buffer *view, scan_record *record) noexcept:
+    """A buffer that is one record."""
+    record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
+    record.length = view.len
+    record.readable = record.data + view.len
+    record.buffer = 0
 
 
 cdef class _Chunk:
@@ -280,7 +122,7 @@ cdef class _Chunk:
                 return
 
     cdef void take(self, bint fill) noexcept nogil:
-        """Counts ragged columns and decodes dense ones, then (`fill`) fills the ragged ones."""
+        """Counts ragged columns and decodes dense ones, or (`fill`) fills the ragged ones."""
         cdef int64_t i
         cdef int t, status
         cdef column_fault fault
@@ -349,7 +191,6 @@ cdef class Decoder:
         table.discover = columns is None
         if columns is None or not columns:
             return ()
-        # Marked as discovering until made, so that nothing here is taken for a shared block.
         table.columns = <scan_column *> calloc(len(columns), sizeof(scan_column))
         if table.columns == NULL:
             raise MemoryError
@@ -489,8 +330,7 @@ cdef class Decoder:
                         if table_discover(&chunk.tables[t], <const uint8_t *> PyBytes_AS_STRING(key), len(key),
                                           chunk.count, &found):
                             raise MemoryError
-                        self_place = chunk.tables[t].num_columns - 1
-                        places[key] = self_place
+                        places[key] = found
                 if not order:
                     continue
                 sorted_columns = <scan_column *> malloc(chunk.tables[t].capacity * sizeof(scan_column))
@@ -510,10 +350,7 @@ cdef class Decoder:
         memset(tables, 0, sizeof(tables))
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
-            record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
-            record.length = view.len
-            record.readable = record.data + view.len
-            record.buffer = 0
+            _whole(&view, &record)
             self.copy_tables(tables, 1, <uint64_t> -1, 0)
             status = record_read(&tables[0], &tables[1] if self.num_tables == 2 else NULL, &record, 0, &seen)
             if status == WIRE_NO_MEMORY:
@@ -630,171 +467,7 @@ def _run(list chunks, str method, *args):
             pass
 
 
-cdef class _Assembly:
-    """The arrays of a batch, and where each chunk writes into them."""
-
-    cdef Decoder decoder
-    cdef list chunks
-    cdef int64_t rows
-    cdef bint with_ids
-    # A column: [key, kind, present, outer, step_present, splits, values]; outer and step_present of lists only.
-    cdef tuple columns
-
-    def __cinit__(self, Decoder decoder, list chunks, _Payloads payloads, bint with_ids):
-        self.decoder = decoder
-        self.chunks = chunks
-        self.rows = payloads.count
-        self.with_ids = with_ids
-        self.columns = ([], [])
-
-    cdef int allocate(self) except -1:
-        """Presence, splits, and the values of dense columns."""
-        cdef _Chunk first = self.chunks[0]
-        cdef _Chunk chunk
-        cdef int t
-        cdef Py_ssize_t i
-        for chunk in self.chunks:
-            for t in range(chunk.num_tables):
-                chunk.outputs[t] = <column_output *> calloc(chunk.tables[t].num_columns + 1, sizeof(column_output))
-                if chunk.outputs[t] == NULL:
-                    raise MemoryError
-        for t in range(first.num_tables):
-            names = self.decoder.list_names if t else self.decoder.names
-            for i in range(first.tables[t].num_columns):
-                if first.tables[t].discover:
-                    key, shape = _key_text(&first.tables[t].columns[i]), None
-                else:
-                    key, shape = names[i]
-                (<list> self.columns[t]).append(self.allocate_column(t, i, key, shape))
-        return 0
-
-    cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape):
-        cdef _Chunk chunk = self.chunks[0]
-        cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
-        cdef int kind = chunk.tables[t].columns[i].kind
-        cdef uint8_t *present
-        cdef int64_t *split_data = NULL
-        cdef column_output *out
-        outer = steps = splits = values = None
-        flags = _empty(self.rows, _BOOL)
-        if t:
-            outer, slots = self.join_steps(i, flags)
-            steps = _empty(slots, _BOOL)
-        present = <uint8_t *> _pointer(steps if t else flags)
-        if count < 0:
-            splits = _empty(slots + 1, _INT64)
-            split_data = <int64_t *> _pointer(splits)
-            split_data[0] = 0
-        else:
-            values = self.new_values(kind, slots * count, (slots, *shape) if shape else slots)
-        for chunk in self.chunks:
-            out = &chunk.outputs[t][i]
-            out.present = present + at
-            out.kind = kind
-            out.level = out.sink.level = chunk.level
-            if count < 0:
-                out.splits = split_data + 1 + at
-            else:
-                self.aim(out, kind, values, at * count)
-            at += chunk.tables[t].columns[i].num_slots
-        return [key, kind, flags, outer, steps, splits, values]
-
-    cdef tuple join_steps(self, Py_ssize_t i, object flags):
-        """The outer splits of a list column and the number of its steps; `flags` becomes its presence."""
-        cdef _Chunk chunk
-        outer = _empty(self.rows + 1, _INT64)
-        cdef int64_t *splits = <int64_t *> _pointer(outer)
-        cdef uint8_t *present = <uint8_t *> _pointer(flags)
-        cdef int64_t total = 0, row
-        cdef scan_column *column
-        for chunk in self.chunks:
-            column = &chunk.tables[1].columns[i]
-            for row in range(chunk.count):
-                splits[chunk.first + row] = total + column.steps[row]
-                present[chunk.first + row] = column.listed[row]
-            total += column.num_slots
-        splits[self.rows] = total
-        return outer, total
-
-    cdef object new_values(self, int kind, int64_t count, object shape):
-        if count >= _LARGE:
-            _keep_memory()
-        if kind == KIND_BYTES:
-            ids = _empty(count, _INT32) if self.with_ids else None
-            return _empty(count, _INT64), _empty(count, _INT64), ids
-        return None if kind == KIND_UNKNOWN else _empty(shape, _FLOAT if kind == KIND_FLOAT else _INT64)
-
-    cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
-        """Let a chunk write its values from place `at` on."""
-        if kind == KIND_FLOAT:
-            out.sink.floats = <uint32_t *> _pointer(values) + at
-        elif kind == KIND_INT64:
-            out.sink.ints = <int64_t *> _pointer(values) + at
-        elif kind == KIND_BYTES:
-            out.sink.offsets = <int64_t *> _pointer(values[0]) + at
-            out.sink.lengths = <int64_t *> _pointer(values[1]) + at
-            if values[2] is not None:
-                out.buffers = <int32_t *> _pointer(values[2]) + at
-        return 0
-
-    cdef object settle_kinds(self):
-        """The kind of columns for which any will do, where the chunks may have met different ones; a failure or None."""
-        cdef _Chunk chunk
-        cdef int t, kind
-        cdef Py_ssize_t i
-        cdef int64_t slot
-        cdef scan_column *column
-        failure = None
-        for t in range(self.decoder.num_tables):
-            for i in range(len(self.columns[t])):
-                kind = self.columns[t][i][1]
-                for chunk in self.chunks:
-                    if chunk.outputs[t][i].kind == KIND_UNKNOWN or chunk.outputs[t][i].kind == kind:
-                        continue
-                    if kind == KIND_UNKNOWN:
-                        kind = chunk.outputs[t][i].kind
-                        continue
-                    column = &chunk.tables[t].columns[i]
-                    slot = 0
-                    while column.slots[slot].shape <= SLOT_NO_KIND:
-                        slot += 1
-                    row = chunk.first + column_row(&chunk.tables[t], column, slot)
-                    if failure is None or row < failure[1]:
-                        failure = (WIRE_KIND_CONFLICT, row, self.columns[t][i][0], kind, chunk.outputs[t][i].kind)
-                self.columns[t][i][1] = kind
-        return failure
-
-    cdef int allocate_values(self) except -1:
-        """The values of ragged columns, now that they are counted."""
-        cdef _Chunk chunk
-        cdef int t, kind
-        cdef Py_ssize_t i
-        cdef int64_t total, slot, base
-        cdef column_output *out
-        for t in range(self.decoder.num_tables):
-            for i, column in enumerate(self.columns[t]):
-                if column[5] is None:
-                    continue
-                kind = column[1]
-                total = 0
-                for chunk in self.chunks:
-                    total += chunk.outputs[t][i].total
-                column[6] = self.new_values(kind, total, total)
-                base = 0
-                for chunk in self.chunks:
-                    out = &chunk.outputs[t][i]
-                    out.sink.limit = out.total
-                    self.aim(out, kind, column[6], base)
-                    if base:
-                        for slot in range(chunk.tables[t].columns[i].num_slots):
-                            out.splits[slot] += base
-                    base += out.total
-        return 0
-
-    cdef list results(self, int t):
-        if t:
-            return [tuple(column) for column in self.columns[1]]
-        return [(key, kind, flags, splits, values) for key, kind, flags, _, _, splits, values in self.columns[0]]
+include "_decode_assembly.pxi"
 
 
 def lengths_of(tuple buffers not None):
@@ -850,24 +523,32 @@ def decode_varints(data, int simd=-1):
     return status if status else values
 
 
+cdef int _discover(scan_table *tables, int64_t rows, uint64_t most_cells) except -1:
+    """Tables of features and of feature lists that take every key."""
+    cdef int t
+    memset(tables, 0, 2 * sizeof(scan_table))
+    for t in range(2):
+        tables[t].discover = 1
+        tables[t].is_lists = t
+        tables[t].rows = rows
+        tables[t].seed = _SEED
+        tables[t].most_cells = most_cells
+        tables[t].max_guesses = SCAN_MAX_GUESSES if rows > 1 else 0
+        if table_prepare(&tables[t]):
+            raise MemoryError
+    return 0
+
+
 def record_kind(payload):
     cdef scan_record record
     cdef Py_buffer view
     cdef scan_table tables[2]
     cdef int kind
     memset(tables, 0, sizeof(tables))
-    for t in range(2):
-        tables[t].discover = 1
-        tables[t].is_lists = t
-        tables[t].rows = 1
-        tables[t].seed = _SEED
-        tables[t].most_cells = <uint64_t> -1
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
-        record.length = view.len
-        record.readable = record.data + view.len
-        record.buffer = 0
+        _whole(&view, &record)
+        _discover(tables, 1, <uint64_t> -1)
         with nogil:
             kind = record_classify(&tables[0], &tables[1], &record, 0)
     finally:
@@ -877,3 +558,35 @@ def record_kind(payload):
     if kind < 0:
         raise MemoryError
     return kind
+
+
+def survey(buffer, offsets, lengths):
+    cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+    cdef scan_table tables[2]
+    cdef schema_state state
+    cdef schema_entry entry
+    cdef Py_ssize_t t, i
+    cdef int status = 0
+    memset(&state, 0, sizeof(state))
+    result = ({}, {})
+    try:
+        _discover(tables, payloads.count, _MOST_CELLS + payloads.num_bytes)
+        with nogil:
+            schema_scan(&tables[0], &tables[1], payloads.records, payloads.count, &state)
+        for t in range(2):
+            for i in range(tables[t].num_columns):
+                memset(&entry, 0, sizeof(entry))
+                with nogil:
+                    status = schema_column(&tables[t], &tables[t].columns[i], state.count, _BEST_LEVEL, &entry)
+                if status:
+                    break
+                result[t][_key_text(&tables[t].columns[i])] = (
+                    entry.kinds, entry.present, entry.least, entry.most, entry.least_values, entry.most_values
+                )
+    finally:
+        table_free(&tables[0])
+        table_free(&tables[1])
+    if state.status == WIRE_NO_MEMORY:
+        raise MemoryError
+    status = status or state.status or (-1 if state.other else 0)
+    return status, state.count, bool(state.seen & SEEN_LISTS), result[0], result[1]

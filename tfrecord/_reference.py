@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Decoder", "gather", "lengths_of", "record_kind", "walk_schema"]
+__all__ = ["Decoder", "gather", "lengths_of", "record_kind", "survey"]
 
 TRUNCATED, BAD_TAG, BAD_WIRE_TYPE, BAD_GROUP, TOO_DEEP = 1, 2, 3, 4, 5
 VARINT_TOO_LONG, LENGTH_TOO_LARGE, BAD_UTF8_KEY, BAD_PACKED_FLOATS = 6, 7, 8, 9
@@ -230,10 +230,45 @@ def record_kind(payload: Any) -> int:
     return 2 if 2 in numbers else 1
 
 
-def walk_schema(payload: Any) -> tuple[int, dict[str, tuple[int, Any]], dict[str, list[tuple[int, Any]]]]:
-    """What `record_kind` says, and the features, for the schema collector."""
-    kind = record_kind(payload)
-    return (kind, *(parse_message(bytes(payload), None, None) if kind else ({}, {})))
+def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dict[str, Any], dict[str, Any]]:
+    """Which features records have; see `_decode.pyi`."""
+    data = memoryview(buffer).cast("B")
+    features: dict[str, list[tuple[int, int]]] = {}
+    lists: dict[str, list[list[tuple[int, int]]]] = {}
+    seen_lists, count, status = False, 0, 0
+    for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
+        payload = bytes(data[offset : offset + length])
+        kind = record_kind(payload)
+        if not kind:
+            status = -1
+            break
+        count += 1
+        seen_lists |= kind == 2
+        context, listed = parse_message(payload, None, None)
+        for key, (kind, values) in context.items():
+            features.setdefault(key, []).append((kind, 0 if values is None else len(values)))
+        for key, steps in listed.items():
+            lists.setdefault(key, []).append([(k, 0 if v is None else len(v)) for k, v in steps])
+    none = 2**63 - 1
+    result = {}
+    for key, found in features.items():
+        sizes = [size for kind, size in found if kind]
+        bits = sum({1 << kind for kind, _ in found if kind})
+        result[key] = (bits, len(sizes), min(sizes, default=none), max(sizes, default=-1), none, -1)
+    result_lists = {}
+    for key, rows in lists.items():
+        sizes = [size for steps in rows for _, size in steps]
+        bits = sum({1 << kind for steps in rows for kind, _ in steps if kind})
+        counts = [len(steps) for steps in rows]
+        result_lists[key] = (
+            bits,
+            len(rows),
+            min(counts),
+            max(counts),
+            min(sizes, default=none),
+            max(sizes, default=-1),
+        )
+    return status, count, seen_lists, result, result_lists
 
 
 def lengths_of(buffers: tuple[Any, ...]) -> Any:

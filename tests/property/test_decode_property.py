@@ -70,7 +70,11 @@ class Messages:
         if wire == 2:
             return self.field(number, self.choices.randbytes(self.choices.randrange(5)))
         if wire == 3:
-            inner = b"".join(self.unknown(depth + 1) for _ in range(self.choices.randrange(3))) if depth < 4 else b""
+            inner = (
+                b"".join(self.unknown(depth + 1) for _ in range(self.choices.randrange(3)))
+                if depth < 4
+                else b""
+            )
             return self.tag(number, 3) + inner + self.tag(number, 4)
         return self.tag(number, wire) + self.choices.randbytes(8 if wire == 1 else 4)
 
@@ -84,7 +88,9 @@ class Messages:
         return b"".join(out)
 
     def integer(self) -> int:
-        return self.choices.choice([0, 1, 127, 128, 300, 2**31, 2**32 + 7, 2**63, 2**64 - 1, self.choices.randrange(2**20)])
+        return self.choices.choice(
+            [0, 1, 127, 128, 300, 2**31, 2**32 + 7, 2**63, 2**64 - 1, self.choices.randrange(2**20)]
+        )
 
     def values(self, kind: int) -> bytes:
         count = self.choices.choice([0, 1, 1, 1, 2, 3, 20, 100, 200])
@@ -92,15 +98,25 @@ class Messages:
             if kind == 2:
                 return self.field(1, self.choices.randbytes(4 * count))
             small = self.chance(50)
-            return self.field(1, b"".join(self.varint(self.choices.randrange(128) if small else self.integer()) for _ in range(count)))
+            return self.field(
+                1,
+                b"".join(
+                    self.varint(self.choices.randrange(128) if small else self.integer())
+                    for _ in range(count)
+                ),
+            )
         fields = []
         for _ in range(min(count, 4)):
             if kind == 1:
                 fields.append(self.field(1, self.choices.randbytes(self.choices.choice([0, 1, 5, 200]))))
             elif kind == 2:
-                fields.append(self.tag(1, 5) + self.choices.randbytes(4) if self.chance(50) else self.values(2))
+                fields.append(
+                    self.tag(1, 5) + self.choices.randbytes(4) if self.chance(50) else self.values(2)
+                )
             else:
-                fields.append(self.tag(1, 0) + self.varint(self.integer()) if self.chance(50) else self.values(3))
+                fields.append(
+                    self.tag(1, 0) + self.varint(self.integer()) if self.chance(50) else self.values(3)
+                )
         return self.mixed(fields)
 
     def feature(self, kind: int) -> bytes:
@@ -157,7 +173,9 @@ class Messages:
 def values_of(kind: int, values: Any, buffers: tuple[bytes, ...]) -> Any:
     if kind == 1:
         offsets, lengths, ids = (part.tolist() for part in values)
-        return [buffers[i][o : o + n] if i >= 0 else None for o, n, i in zip(offsets, lengths, ids, strict=True)]
+        return [
+            buffers[i][o : o + n] if i >= 0 else None for o, n, i in zip(offsets, lengths, ids, strict=True)
+        ]
     return None if kind == 0 else values.tobytes()
 
 
@@ -171,10 +189,28 @@ def decoded(decoder: Any, buffers: tuple[bytes, ...], threads: int = 1) -> Any:
         return ("wire" if failure[0] < 20 else failure[0], failure[1])
     result = []
     for key, kind, present, splits, values in columns:
-        result.append((key, kind, present.tolist(), None if splits is None else splits.tolist(), values_of(kind, values, buffers)))
+        result.append(
+            (
+                key,
+                kind,
+                present.tolist(),
+                None if splits is None else splits.tolist(),
+                values_of(kind, values, buffers),
+            )
+        )
     for key, kind, present, outer, steps, splits, values in lists:
         inner = None if splits is None else splits.tolist()
-        result.append((key, kind, present.tolist(), outer.tolist(), steps.tolist(), inner, values_of(kind, values, buffers)))
+        result.append(
+            (
+                key,
+                kind,
+                present.tolist(),
+                outer.tolist(),
+                steps.tolist(),
+                inner,
+                values_of(kind, values, buffers),
+            )
+        )
     return result
 
 
@@ -231,7 +267,10 @@ def test_single_records_agree_with_batches(lists: bool, choices: random.Random) 
     messages = Messages(choices)
     data = messages.mutated(messages.message(lists))
     for request in requests(choices, lists):
-        ragged = tuple(None if part is None else part and tuple((k, kind, None, None) for k, kind, _, _ in part) for part in request)
+        ragged = tuple(
+            None if part is None else part and tuple((k, kind, None, None) for k, kind, _, _ in part)
+            for part in request
+        )
         for name, make in kernels():
             decoder = make(*ragged)
             batch = decoded(decoder, (data,))

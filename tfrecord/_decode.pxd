@@ -1,0 +1,103 @@
+"""What the C headers give to the kernel."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "Python.h":
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+
+cdef extern from "schema.h" nogil:
+    enum:
+        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
+        KIND_UNKNOWN, KIND_BYTES, KIND_FLOAT, KIND_INT64
+        SLOT_ABSENT, SLOT_NO_KIND, SLOT_VALUE, SLOT_ONE
+        SCAN_MAX_GUESSES, SEEN_LISTS
+
+    ctypedef struct feature_slot:
+        uint64_t at
+        uint32_t length
+        uint8_t shape
+        uint8_t kind
+
+    ctypedef struct feature_parts:
+        pass
+
+    ctypedef struct feature_sink:
+        int64_t count, limit
+        uint32_t *floats
+        int64_t *ints
+        int64_t *offsets
+        int64_t *lengths
+        const uint8_t *base
+        int level
+
+    ctypedef struct scan_record:
+        const uint8_t *data
+        int64_t length
+        const uint8_t *base
+        const uint8_t *readable
+        int32_t buffer
+
+    ctypedef struct scan_column:
+        const uint8_t *key
+        uint32_t key_length
+        int32_t kind
+        int64_t count
+        const void *fallback
+        feature_slot *slots
+        int64_t num_slots
+        int64_t *steps
+        uint8_t *listed
+        uint64_t seen
+
+    ctypedef struct scan_table:
+        scan_column *columns
+        uint32_t num_columns, capacity
+        int32_t *buckets
+        uint32_t num_buckets
+        uint64_t seed
+        int discover, is_lists, owns_buckets
+        int64_t rows
+        uint64_t most_cells
+        uint32_t max_guesses
+        feature_parts parts
+
+    ctypedef struct column_fault:
+        int status
+        int64_t slot, first, second
+
+    ctypedef struct column_output:
+        uint8_t *present
+        int64_t *splits
+        int64_t total
+        int kind, level
+        feature_sink sink
+        int32_t *buffers
+
+    int varints_best_level()
+    int64_t varints_count(const uint8_t *data, size_t length, int level)
+    int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level)
+    int slot_values(const feature_slot *slot, const feature_parts *parts, int depth, feature_sink *sink)
+    int table_prepare(scan_table *table)
+    int table_rehash(scan_table *table, uint32_t num_buckets)
+    int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
+    void table_free(scan_table *table)
+    int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
+    int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row)
+    int column_count(const scan_table *table, const scan_column *column, column_output *out, column_fault *fault)
+    int column_fill(const scan_table *table, const scan_column *column, const scan_record *records,
+                    column_output *out, column_fault *fault)
+    int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
+                     column_output *out, column_fault *fault)
+    int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot)
+
+    ctypedef struct schema_entry:
+        int64_t present, least, most, least_values, most_values
+        uint32_t kinds
+
+    ctypedef struct schema_state:
+        int64_t count
+        int seen, status, other
+
+    void schema_scan(scan_table *features, scan_table *lists, const scan_record *records, int64_t count,
+                     schema_state *state)
+    int schema_column(const scan_table *table, const scan_column *column, int64_t rows, int level, schema_entry *entry)

@@ -1,0 +1,167 @@
+# The arrays of a batch: included by _decode.pyx.
+
+cdef class _Assembly:
+    """The arrays of a batch, and where each chunk writes into them."""
+
+    cdef Decoder decoder
+    cdef list chunks
+    cdef int64_t rows
+    cdef bint with_ids
+    # A column: [key, kind, present, outer, step_present, splits, values]; outer and step_present of lists only.
+    cdef tuple columns
+
+    def __cinit__(self, Decoder decoder, list chunks, _Payloads payloads, bint with_ids):
+        self.decoder = decoder
+        self.chunks = chunks
+        self.rows = payloads.count
+        self.with_ids = with_ids
+        self.columns = ([], [])
+
+    cdef int allocate(self) except -1:
+        """Presence, splits, and the values of dense columns."""
+        cdef _Chunk first = self.chunks[0]
+        cdef _Chunk chunk
+        cdef int t
+        cdef Py_ssize_t i
+        for chunk in self.chunks:
+            for t in range(chunk.num_tables):
+                chunk.outputs[t] = <column_output *> calloc(chunk.tables[t].num_columns + 1, sizeof(column_output))
+                if chunk.outputs[t] == NULL:
+                    raise MemoryError
+        for t in range(first.num_tables):
+            names = self.decoder.list_names if t else self.decoder.names
+            for i in range(first.tables[t].num_columns):
+                if first.tables[t].discover:
+                    key, shape = _key_text(&first.tables[t].columns[i]), None
+                else:
+                    key, shape = names[i]
+                (<list> self.columns[t]).append(self.allocate_column(t, i, key, shape))
+        return 0
+
+    cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape):
+        cdef _Chunk chunk = self.chunks[0]
+        cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
+        cdef int kind = chunk.tables[t].columns[i].kind
+        cdef uint8_t *present
+        cdef int64_t *split_data = NULL
+        cdef column_output *out
+        outer = steps = splits = values = None
+        flags = _empty(self.rows, _BOOL)
+        if t:
+            outer, slots = self.join_steps(i, flags)
+            steps = _empty(slots, _BOOL)
+        present = <uint8_t *> _pointer(steps if t else flags)
+        if count < 0:
+            splits = _empty(slots + 1, _INT64)
+            split_data = <int64_t *> _pointer(splits)
+            split_data[0] = 0
+        else:
+            values = self.new_values(kind, slots * count, (slots, *shape) if shape else slots)
+        for chunk in self.chunks:
+            out = &chunk.outputs[t][i]
+            out.present = present + at
+            out.kind = kind
+            out.level = out.sink.level = chunk.level
+            if count < 0:
+                out.splits = split_data + 1 + at
+            else:
+                self.aim(out, kind, values, at * count)
+            at += chunk.tables[t].columns[i].num_slots
+        return [key, kind, flags, outer, steps, splits, values]
+
+    cdef tuple join_steps(self, Py_ssize_t i, object flags):
+        """The outer splits of a list column and the number of its steps; `flags` becomes its presence."""
+        cdef _Chunk chunk
+        outer = _empty(self.rows + 1, _INT64)
+        cdef int64_t *splits = <int64_t *> _pointer(outer)
+        cdef uint8_t *present = <uint8_t *> _pointer(flags)
+        cdef int64_t total = 0, row
+        cdef scan_column *column
+        for chunk in self.chunks:
+            column = &chunk.tables[1].columns[i]
+            for row in range(chunk.count):
+                splits[chunk.first + row] = total + column.steps[row]
+                present[chunk.first + row] = column.listed[row]
+            total += column.num_slots
+        splits[self.rows] = total
+        return outer, total
+
+    cdef object new_values(self, int kind, int64_t count, object shape):
+        if count >= _LARGE:
+            _keep_memory()
+        if kind == KIND_BYTES:
+            ids = _empty(count, _INT32) if self.with_ids else None
+            return _empty(count, _INT64), _empty(count, _INT64), ids
+        return None if kind == KIND_UNKNOWN else _empty(shape, _FLOAT if kind == KIND_FLOAT else _INT64)
+
+    cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
+        """Let a chunk write its values from place `at` on."""
+        if kind == KIND_FLOAT:
+            out.sink.floats = <uint32_t *> _pointer(values) + at
+        elif kind == KIND_INT64:
+            out.sink.ints = <int64_t *> _pointer(values) + at
+        elif kind == KIND_BYTES:
+            out.sink.offsets = <int64_t *> _pointer(values[0]) + at
+            out.sink.lengths = <int64_t *> _pointer(values[1]) + at
+            if values[2] is not None:
+                out.buffers = <int32_t *> _pointer(values[2]) + at
+        return 0
+
+    cdef object settle_kinds(self):
+        """The kind of columns for which any will do, where the chunks may have met different ones; a failure or None."""
+        cdef _Chunk chunk
+        cdef int t, kind
+        cdef Py_ssize_t i
+        cdef int64_t slot
+        cdef scan_column *column
+        failure = None
+        for t in range(self.decoder.num_tables):
+            for i in range(len(self.columns[t])):
+                kind = self.columns[t][i][1]
+                for chunk in self.chunks:
+                    if chunk.outputs[t][i].kind == KIND_UNKNOWN or chunk.outputs[t][i].kind == kind:
+                        continue
+                    if kind == KIND_UNKNOWN:
+                        kind = chunk.outputs[t][i].kind
+                        continue
+                    column = &chunk.tables[t].columns[i]
+                    slot = 0
+                    while column.slots[slot].shape <= SLOT_NO_KIND:
+                        slot += 1
+                    row = chunk.first + column_row(&chunk.tables[t], column, slot)
+                    if failure is None or row < failure[1]:
+                        failure = (WIRE_KIND_CONFLICT, row, self.columns[t][i][0], kind, chunk.outputs[t][i].kind)
+                self.columns[t][i][1] = kind
+        return failure
+
+    cdef int allocate_values(self) except -1:
+        """The values of ragged columns, now that they are counted."""
+        cdef _Chunk chunk
+        cdef int t, kind
+        cdef Py_ssize_t i
+        cdef int64_t total, slot, base
+        cdef column_output *out
+        for t in range(self.decoder.num_tables):
+            for i, column in enumerate(self.columns[t]):
+                if column[5] is None:
+                    continue
+                kind = column[1]
+                total = 0
+                for chunk in self.chunks:
+                    total += chunk.outputs[t][i].total
+                column[6] = self.new_values(kind, total, total)
+                base = 0
+                for chunk in self.chunks:
+                    out = &chunk.outputs[t][i]
+                    out.sink.limit = out.total
+                    self.aim(out, kind, column[6], base)
+                    if base:
+                        for slot in range(chunk.tables[t].columns[i].num_slots):
+                            out.splits[slot] += base
+                    base += out.total
+        return 0
+
+    cdef list results(self, int t):
+        if t:
+            return [tuple(column) for column in self.columns[1]]
+        return [(key, kind, flags, splits, values) for key, kind, flags, _, _, splits, values in self.columns[0]]

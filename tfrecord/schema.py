@@ -1,0 +1,249 @@
+"""The schema of features: collected while a file is indexed, and merged over files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from indexer.errors import DecodeError, FeatureKindError
+from tfrecord._engine import decode_kernel as kernel
+from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
+
+__all__ = ["FeatureSchema", "Schema", "SchemaCollector", "dense_plan", "merge_schemas"]
+
+_KINDS = ("bytes", "float", "int64")
+_RECORDS_AT_ONCE = 1024
+# A file with more different keys has no schema that would say anything.
+_MOST_KEYS = 65_536
+# Longer byte strings do not belong into an index.
+_LONGEST_KEPT = 256
+
+
+@dataclass(frozen=True)
+class FeatureSchema:
+    """What is known of one feature over all records.
+
+    ``kind`` is ``"bytes"``, ``"float"``, ``"int64"``, or ``"unknown"`` where no record gives it one. ``num_present``
+    counts the records that have it with a kind (of a feature list: that have it), ``num_records`` all of them.
+    ``min_length`` and ``max_length`` are values a record (steps of a feature list), 0 where no record has it.
+    ``shape`` is that of one record's values where all records have the same, ``()`` for one value; else None.
+    ``min_step`` and ``max_step`` are the values a step of a feature list, else None.
+    """
+
+    kind: str
+    num_present: int
+    num_records: int
+    min_length: int
+    max_length: int
+    min_step: int | None = None
+    max_step: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        constant = self.num_present == self.num_records and self.min_length == self.max_length
+        if not constant or not self.num_records or self.kind == "unknown" or self.max_step is not None:
+            return None
+        return () if self.max_length == 1 else (self.max_length,)
+
+
+class Schema(Mapping[str, FeatureSchema]):
+    """Features by key; of SequenceExamples those of the context, with ``feature_lists`` beside them.
+
+    Attributes: ``record_type`` (``"example"``, ``"sequence_example"``, ``"bytes"``), ``num_records``,
+    ``feature_lists`` (a mapping like this one).
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, FeatureSchema],
+        feature_lists: Mapping[str, FeatureSchema],
+        record_type: str,
+        num_records: int,
+    ) -> None:
+        self._features = dict(features)
+        self.feature_lists: Mapping[str, FeatureSchema] = MappingProxyType(dict(feature_lists))
+        self.record_type = record_type
+        self.num_records = num_records
+
+    def __getitem__(self, key: str) -> FeatureSchema:
+        return self._features[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._features)
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __repr__(self) -> str:
+        lines = [f"  {key!r}: {feature}" for key, feature in self._features.items()]
+        lines += [f"  {key!r} (list): {feature}" for key, feature in self.feature_lists.items()]
+        return "\n".join([f"Schema of {self.num_records} records ({self.record_type})", *lines])
+
+
+class SchemaCollector:
+    """Collects the schema of a file as its index is built; the protocol of `indexer.build_index`.
+
+    Args:
+        columns: names of features that have one value in every record, to be kept in the index: numbers as int64 or
+            float32, byte strings (of at most 256 bytes, none ending in NUL) as fixed-width bytes.
+
+    Values are counted, not decoded. At the first record that is no message the file is one of other bytes.
+    """
+
+    def __init__(self, columns: Iterable[str] = ()) -> None:
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        self._kept: FeaturePlan | None = compile_features(names) if names else None
+        self._columns: dict[str, list[Any]] = {name: [] for name in names}
+        self._count = 0
+        self._type = ""
+        self._tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+
+    def update(self, buffer: Any, payload_offsets: Any, lengths: Any) -> None:
+        """Take in the records at these places of a buffer.
+
+        Raises:
+            DecodeError, FeatureKindError: a feature to be kept does not have one value of one kind in each record.
+        """
+        offsets = np.asarray(payload_offsets).astype(np.int64)
+        sizes = np.asarray(lengths).astype(np.int64)
+        for start in range(0, len(offsets), _RECORDS_AT_ONCE):
+            part = slice(start, start + _RECORDS_AT_ONCE)
+            if self._kept is not None:
+                self._keep(buffer, offsets[part], sizes[part])
+            if self._type != "bytes":
+                self._survey(buffer, offsets[part], sizes[part])
+            self._count += len(offsets[part])
+
+    def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Metadata for the index's header (record type and, of messages, the schema), and the columns kept."""
+        columns = {
+            name: np.concatenate(parts) if parts else np.empty(0, np.int64)
+            for name, parts in self._columns.items()
+        }
+        if self._type == "bytes":
+            return {"record_type": "bytes"}, columns
+        features, lists = ({key: list(entry) for key, entry in table.items()} for table in self._tables)
+        metadata: dict[str, Any] = {"record_type": self._type or "example"}
+        if len(features) + len(lists) <= _MOST_KEYS:
+            metadata["schema"] = {"num_records": self._count, "features": features, "feature_lists": lists}
+        return metadata, columns
+
+    def _survey(self, buffer: Any, offsets: Any, lengths: Any) -> None:
+        status, _, has_lists, *found = kernel.survey(buffer, offsets, lengths)
+        if status == 10:  # too many different keys
+            found = [dict.fromkeys(range(_MOST_KEYS + 1)), {}]
+        elif status:
+            self._type = "bytes"
+            self._tables = ({}, {})
+            return
+        if has_lists or not self._type:
+            self._type = "sequence_example" if has_lists else "example"
+        for table, entries in zip(self._tables, found, strict=True):
+            if len(table) > _MOST_KEYS:
+                continue
+            for key, new in entries.items():
+                old = table.setdefault(key, [0, 0, 2**63 - 1, -1, 2**63 - 1, -1])
+                if new is not None:
+                    merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
+                    old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
+
+    def _keep(self, buffer: Any, offsets: Any, lengths: Any) -> None:
+        assert self._kept is not None
+        requests = tuple((name, 0, None, None) for name in self._columns)
+        failure, found, _ = kernel.Decoder(requests).decode((buffer,), offsets, lengths, None)
+        if failure is not None:
+            raise DecodeError(
+                "a record with a column to keep cannot be decoded", record=self._count + failure[1]
+            )
+        for name, kind, _, splits, values in found:
+            counts = np.diff(splits)
+            if (counts != 1).any():
+                row = int((counts != 1).argmax())
+                reason = f"has {counts[row]} values, but a column of an index has one in every record"
+                raise DecodeError(reason, key=name, record=self._count + row)
+            if kind == 1:
+                values = self._byte_strings(name, buffer, *values[:2])
+            kept = self._columns[name]
+            if kept and kept[0].dtype.kind != values.dtype.kind:
+                raise FeatureKindError("is of another kind than before", key=name, record=self._count)
+            kept.append(values)
+
+    def _byte_strings(self, name: str, buffer: Any, offsets: Any, lengths: Any) -> Any:
+        data = memoryview(buffer).cast("B")
+        for row, length in enumerate(lengths.tolist()):
+            end = int(offsets[row]) + length
+            if length > _LONGEST_KEPT or (length and data[end - 1] == 0):
+                what = "ends in NUL" if length <= _LONGEST_KEPT else f"has {length} bytes"
+                raise DecodeError(f"{what}, which an index does not keep", key=name, record=self._count + row)
+        places = zip(offsets.tolist(), lengths.tolist(), strict=True)
+        values = [bytes(data[offset : offset + length]) for offset, length in places]
+        return np.array(values, "S") if values else np.empty(0, "S1")
+
+
+def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
+    """The schema of several files together.
+
+    Args:
+        parts: for each file its path and the metadata of its index (or what `SchemaCollector.finish` gives).
+
+    Raises:
+        FeatureKindError: a feature has different kinds; the message names key, kinds and files. Unknown (no record
+            has a kind) goes with any.
+    """
+    tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+    origins: dict[tuple[int, str, int], str] = {}
+    records = 0
+    types = {metadata.get("record_type", "example") for _, metadata in parts}
+    for path, metadata in parts:
+        schema = metadata.get("schema") or {}
+        records += schema.get("num_records", 0)
+        for place, name in enumerate(("features", "feature_lists")):
+            for key, new in schema.get(name, {}).items():
+                for kind in (1, 2, 3):
+                    if new[0] & 1 << kind:
+                        origins.setdefault((place, key, kind), path)
+                old = tables[place].setdefault(key, [0, 0, 2**63 - 1, -1, 2**63 - 1, -1])
+                merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
+                old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
+    record_type = (
+        "bytes" if "bytes" in types else "sequence_example" if "sequence_example" in types else "example"
+    )
+    made = [
+        {key: _feature(key, entry, place, records, origins) for key, entry in table.items()}
+        for place, table in enumerate(tables)
+    ]
+    return Schema(made[0], made[1], record_type, records)
+
+
+def _feature(
+    key: str, entry: list[int], place: int, records: int, origins: Mapping[tuple[int, str, int], str]
+) -> FeatureSchema:
+    bits, present, least, most, least_step, most_step = entry
+    kinds = [name for number, name in enumerate(_KINDS, 1) if bits & 1 << number]
+    if len(kinds) > 1:
+        where = ", ".join(f"{name} in {origins[place, key, _KINDS.index(name) + 1]}" for name in kinds)
+        raise FeatureKindError(f"is of different kinds: {where}", key=key)
+    kind = kinds[0] if kinds else "unknown"
+    sizes = (0, 0) if most < 0 else (least, most)
+    if not place:
+        return FeatureSchema(kind, present, records, *sizes)
+    steps = (0, 0) if most_step < 0 else (least_step, most_step)
+    return FeatureSchema(kind, present, records, *sizes, *steps)
+
+
+def dense_plan(features: Mapping[str, FeatureSchema]) -> FeaturePlan:
+    """The plan for all features of a schema: dense where all records have one shape, else ragged, so that the columns
+    of every batch are the same."""
+    specs: dict[str, Any] = {}
+    for key, feature in features.items():
+        if feature.kind == "unknown":
+            specs[key] = None
+        elif feature.shape is not None:
+            specs[key] = FixedLenFeature(feature.shape, feature.kind)
+        else:
+            specs[key] = VarLenFeature(feature.kind)
+    return compile_features(specs) if specs else FeaturePlan(())

@@ -1,0 +1,248 @@
+/* The columns of a map, and which of them a key means.
+ *
+ * Keys are expected in the order of the record before; what differs is looked up by hash. A table that discovers makes
+ * a column of every key it meets.
+ */
+#ifndef TFRECORD_TABLE_H
+#define TFRECORD_TABLE_H
+
+#include "feature.h"
+
+#define SCAN_MAX_GUESSES 4096
+
+typedef struct {
+    const uint8_t *data;
+    int64_t length;
+    const uint8_t *base; /* start of the buffer that it lies in */
+    const uint8_t *readable; /* end of that buffer */
+    int32_t buffer;
+} scan_record;
+
+typedef struct {
+    const uint8_t *key;
+    uint32_t key_length;
+    int32_t kind;        /* asked for; KIND_UNKNOWN where any will do */
+    int64_t count;       /* values a row of a dense column, else -1 */
+    const void *fallback; /* a dense row of defaults, or null */
+    feature_slot *slots; /* one a record; of a feature list one a step */
+    int64_t num_slots, capacity;
+    int64_t *steps;      /* feature lists: slots before each record, rows + 1 of them */
+    uint8_t *listed;     /* feature lists: whether each record has it */
+    uint64_t seen;       /* 1 + the last record that has it */
+} scan_column;
+
+/* The entry expected at a place. Where `quick` is set, key and value were short: see entry_quick. Where `skip` is set,
+ * nobody asked for it: see entry_skip. */
+typedef struct {
+    const uint8_t *key;
+    uint32_t key_length;
+    int32_t column;
+    uint64_t first, last; /* the first 8 bytes of the key (zeros behind a shorter one) and, from 8 on, the last 8 */
+    uint64_t quick;       /* the 5 bytes behind the key, for a value of no bytes */
+    uint64_t skip[3];     /* the bytes from the entry's tag to the value's length; the two lengths are not compared */
+    uint64_t mask[3];
+} scan_guess;
+
+/* The columns of one map: features, or feature lists. */
+typedef struct {
+    scan_column *columns;
+    uint32_t num_columns, capacity;
+    int32_t *buckets; /* 1 + column, 0 where empty */
+    uint32_t num_buckets; /* a power of two */
+    uint64_t seed;
+    int discover, is_lists;
+    int owns_buckets;
+    int64_t rows;
+    uint64_t most_cells;
+    scan_guess *guesses;
+    uint32_t num_guesses, max_guesses, place;
+    uint32_t found;
+    const uint8_t *readable;
+    feature_parts parts;
+} scan_table;
+
+WIRE_INLINE uint64_t load64(const uint8_t *data) {
+    uint64_t word;
+    memcpy(&word, data, 8);
+    return word;
+}
+
+WIRE_INLINE uint32_t load32(const uint8_t *data) {
+    uint32_t word;
+    memcpy(&word, data, 4);
+    return word;
+}
+
+WIRE_INLINE uint64_t scan_mix(uint64_t a, uint64_t b) {
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+WIRE_INLINE uint64_t scan_hash(const uint8_t *key, size_t length, uint64_t seed) {
+    uint64_t a = 0, b = 0;
+    while (length > 16) {
+        seed = scan_mix(load64(key) ^ 0xa0761d6478bd642fu, load64(key + 8) ^ seed);
+        key += 16;
+        length -= 16;
+    }
+    if (length >= 8) {
+        a = load64(key);
+        b = load64(key + length - 8);
+    } else if (length >= 4) {
+        a = load32(key);
+        b = load32(key + length - 4);
+    } else if (length) {
+        a = (uint64_t)key[0] | (uint64_t)key[length >> 1] << 8 | (uint64_t)key[length - 1] << 16;
+    }
+    return scan_mix(a ^ 0xe7037ed1a0b428dbu ^ length, b ^ seed);
+}
+
+WIRE_INLINE int scan_same(const uint8_t *a, const uint8_t *b, size_t length) {
+    if (length > 16) return memcmp(a, b, length) == 0;
+    if (length >= 8)
+        return ((load64(a) ^ load64(b)) | (load64(a + length - 8) ^ load64(b + length - 8))) == 0;
+    if (length >= 4)
+        return ((load32(a) ^ load32(b)) | (load32(a + length - 4) ^ load32(b + length - 4))) == 0;
+    for (size_t i = 0; i < length; i++)
+        if (a[i] != b[i]) return 0;
+    return 1;
+}
+
+static void table_insert(scan_table *table, uint32_t column) {
+    const scan_column *entry = &table->columns[column];
+    uint64_t bucket = scan_hash(entry->key, entry->key_length, table->seed);
+    while (table->buckets[bucket &= table->num_buckets - 1]) bucket++;
+    table->buckets[bucket] = (int32_t)column + 1;
+}
+
+static int table_rehash(scan_table *table, uint32_t num_buckets) {
+    int32_t *buckets = (int32_t *)calloc(num_buckets, sizeof *buckets);
+    if (!buckets) return WIRE_NO_MEMORY;
+    if (table->owns_buckets) free(table->buckets);
+    table->buckets = buckets;
+    table->num_buckets = num_buckets;
+    table->owns_buckets = 1;
+    for (uint32_t i = 0; i < table->num_columns; i++) table_insert(table, i);
+    return WIRE_OK;
+}
+
+/* A column for a key that was not met before; the records until now do not have it. */
+WIRE_COLD int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found) {
+    scan_column *column;
+    if (!wire_valid_utf8(key, length)) return WIRE_BAD_UTF8;
+    if (((uint64_t)table->num_columns + 1) * (uint64_t)table->rows > table->most_cells) return WIRE_TOO_MANY;
+    if (table->num_columns == table->capacity) {
+        uint32_t capacity = table->capacity ? 2 * table->capacity : 64;
+        scan_column *columns = (scan_column *)realloc(table->columns, capacity * sizeof *columns);
+        if (!columns) return WIRE_NO_MEMORY;
+        table->columns = columns;
+        table->capacity = capacity;
+        if (table_rehash(table, 4 * capacity)) return WIRE_NO_MEMORY;
+    }
+    column = &table->columns[table->num_columns];
+    memset(column, 0, sizeof *column);
+    column->key = key;
+    column->key_length = (uint32_t)length;
+    column->count = -1;
+    if (table->is_lists) {
+        column->steps = (int64_t *)calloc((size_t)table->rows + 1, sizeof *column->steps);
+        column->listed = (uint8_t *)calloc((size_t)table->rows + 1, 1);
+    } else {
+        column->slots = (feature_slot *)malloc((size_t)table->rows * sizeof *column->slots);
+        column->num_slots = column->capacity = table->rows;
+        if (column->slots)
+            for (uint64_t i = 0; i < row; i++) column->slots[i].shape = SLOT_ABSENT;
+    }
+    if (table->is_lists ? !column->steps || !column->listed : !column->slots) {
+        free(column->steps);
+        free(column->listed);
+        return WIRE_NO_MEMORY;
+    }
+    *found = (int32_t)table->num_columns++;
+    table_insert(table, (uint32_t)*found);
+    return WIRE_OK;
+}
+
+/* The column of a key, -1 where nobody asked for it. */
+WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found) {
+    uint32_t place = table->place++;
+    uint64_t bucket;
+    int status = WIRE_OK;
+    if (WIRE_LIKELY(place < table->num_guesses)) {
+        const scan_guess *guess = &table->guesses[place];
+        if (WIRE_LIKELY(guess->key_length == length && scan_same(guess->key, key, length))) {
+            *found = guess->column;
+            return WIRE_OK;
+        }
+        if (place + 1 < table->num_guesses && guess[1].key_length == length && scan_same(guess[1].key, key, length)) {
+            table->place = place + 2;
+            *found = guess[1].column;
+            return WIRE_OK;
+        }
+    }
+    *found = -1;
+    if (table->num_buckets) {
+        bucket = scan_hash(key, length, table->seed);
+        for (; table->buckets[bucket &= table->num_buckets - 1]; bucket++) {
+            int32_t index = table->buckets[bucket] - 1;
+            const scan_column *column = &table->columns[index];
+            if (column->key_length == length && scan_same(column->key, key, length)) {
+                *found = index;
+                break;
+            }
+        }
+    }
+    if (*found < 0 && table->discover) status = table_discover(table, key, length, row, found);
+    if (place < table->max_guesses && !status) {
+        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, {0}, {0}};
+        memcpy(&guess.first, key, length < 8 ? length : 8);
+        if (length >= 8) guess.last = load64(key + length - 8);
+        table->guesses[place] = guess;
+        if (place == table->num_guesses) table->num_guesses++;
+    }
+    return status;
+}
+
+/* Room for the slots of the columns that were asked for. */
+static int table_prepare(scan_table *table) {
+    size_t rows = (size_t)table->rows, count = table->num_columns;
+    size_t stride = rows + 5; /* no power of two, so that the columns of a row do not share a cache set */
+    scan_column *columns = table->columns;
+    table->guesses = (scan_guess *)malloc(table->max_guesses * sizeof *table->guesses + 1);
+    if (!table->guesses) return WIRE_NO_MEMORY;
+    if (!count) return WIRE_OK;
+    if (table->is_lists) {
+        columns[0].steps = (int64_t *)calloc(count * (rows + 1), sizeof *columns->steps);
+        columns[0].listed = (uint8_t *)calloc(count * (rows + 1), 1);
+        if (!columns[0].steps || !columns[0].listed) return WIRE_NO_MEMORY;
+        for (size_t i = 1; i < count; i++) {
+            columns[i].steps = columns[0].steps + i * (rows + 1);
+            columns[i].listed = columns[0].listed + i * (rows + 1);
+        }
+        return WIRE_OK;
+    }
+    columns[0].slots = (feature_slot *)malloc(count * stride * sizeof *columns->slots);
+    if (!columns[0].slots) return WIRE_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        columns[i].slots = columns[0].slots + i * stride;
+        columns[i].num_slots = columns[i].capacity = (int64_t)rows;
+    }
+    return WIRE_OK;
+}
+
+static void table_free(scan_table *table) {
+    for (uint32_t i = 0; i < table->num_columns; i++) {
+        /* What was asked for shares one block of slots, or of steps. */
+        if (table->discover || table->is_lists || !i) free(table->columns[i].slots);
+        if (table->discover || !i) free(table->columns[i].steps);
+        if (table->discover || !i) free(table->columns[i].listed);
+    }
+    free(table->columns);
+    free(table->guesses);
+    free(table->parts.items);
+    if (table->owns_buckets) free(table->buckets);
+    memset(table, 0, sizeof *table);
+}
+
+#endif
