@@ -1,31 +1,42 @@
-"""Kernel: tf.Example wire bytes to columns, and to dicts of single records. `tfrecord._reference` is its twin."""
+"""Kernel: tf.Example wire bytes to columns, and to dicts of single records. `tfrecord._reference` is its
+twin."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-# Key; kind (0 any, 1 bytes, 2 float, 3 int64); shape of a dense row, None: ragged; a dense row of defaults (the
-# stored dtype's bytes), None: a missing or empty row is a failure. A ragged column with b"" may be missing.
+# Key; kind (0 any, 1 bytes, 2 float, 3 int64); shape of a dense row, None: ragged; a dense row of defaults
+# (the stored dtype's bytes), None: a missing or empty row is a failure. A ragged column with b"" may be
+# missing.
 _Request = tuple[str, int, tuple[int, ...] | None, bytes | None]
 # Status (see `tfrecord.parse`), row, key, two numbers that say more.
 _Failure = tuple[int, int, str | None, int, int]
-# Offsets and lengths (int64) and buffer ids (int32; None where none were given), or numbers; None: no kind known.
-_Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32] | None] | npt.NDArray[Any] | None
+# Offsets and lengths (int64) and buffer ids (int32; None where none were given), or numbers; None: no kind
+# known.
+_Values = (
+    tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32] | None]
+    | npt.NDArray[Any]
+    | None
+)
 
 SIMD_LEVELS: dict[str, int]
 BEST_LEVEL: int
 
 class Decoder:
-    """Decodes records to the columns that it was made for. It holds no state of a batch, so threads may share it.
+    """Decodes records to the columns that it was made for. It holds no state of a batch, so threads may share
+    it.
 
-    `columns` of an Example, or of the context of a SequenceExample: None for all that are found. `lists`: False for an
-    Example, else the feature lists. `simd` is a level of SIMD_LEVELS, -1 the processor's best; ValueError where the
-    processor does not have it.
+    `columns` of an Example, or of the context of a SequenceExample: None for all that are found. `lists`:
+    False for an Example, else the feature lists. `simd` is a level of SIMD_LEVELS, -1 the processor's best;
+    ValueError where the processor does not have it.
     """
 
     def __init__(
-        self, columns: tuple[_Request, ...] | None, lists: tuple[_Request, ...] | bool | None = False, simd: int = -1
+        self,
+        columns: tuple[_Request, ...] | None,
+        lists: tuple[_Request, ...] | bool | None = False,
+        simd: int = -1,
     ) -> None: ...
     def decode(
         self,
@@ -35,11 +46,11 @@ class Decoder:
         buffer_ids: npt.NDArray[np.int32] | None,
         num_threads: int = 1,
     ) -> tuple[_Failure | None, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """A failure, or the columns (key, kind, present, splits, values) and those of feature lists (key, kind,
-        present, splits of steps, present steps, splits, values), in the order asked or found.
+        """A failure, or the columns (key, kind, present, splits, values) and those of feature lists (key,
+        kind, present, splits of steps, present steps, splits, values), in the order asked or found.
 
-        `splits` (int64, from 0 on, one more than rows) is None for a dense column, whose values have its shape. Arrays
-        are new; byte strings are places in `buffers`, which are read only within the call.
+        `splits` (int64, from 0 on, one more than rows) is None for a dense column, whose values have its
+        shape. Arrays are new; byte strings are places in `buffers`, which are read only within the call.
 
         Raises:
             ValueError: a payload lies outside its buffer, or the arrays do not fit each other.
@@ -49,14 +60,18 @@ class Decoder:
     def record(
         self, payload: Any, missing_is_error: bool = False
     ) -> tuple[_Failure | None, dict[str, Any], dict[str, Any]]:
-        """A failure, or one record as dicts: bytes, object arrays, arrays of numbers, None without a kind. Of the
+        """A failure, or one record as dicts: bytes, object arrays, arrays of numbers, None without a kind. Of
+        the
         requests only key, kind, and whether there is a default count."""
 
 def lengths_of(buffers: tuple[Any, ...]) -> npt.NDArray[np.int64] | int:
     """Sizes in bytes, or the place of the first that is no contiguous bytes-like."""
 
 def gather(
-    buffers: tuple[Any, ...], offsets: npt.NDArray[np.int64], buffer_ids: npt.NDArray[np.int32] | None, out: Any
+    buffers: tuple[Any, ...],
+    offsets: npt.NDArray[np.int64],
+    buffer_ids: npt.NDArray[np.int32] | None,
+    out: Any,
 ) -> None:
     """Copy byte strings of one length into the rows of `out` (uint8, two dimensions, C order).
 
@@ -68,15 +83,17 @@ def decode_varints(data: Any, simd: int = -1) -> npt.NDArray[np.int64] | int:
     """The values of a packed run, or the status that says what is wrong with it."""
 
 def record_kind(payload: Any) -> int:
-    """0 other bytes, 1 an Example, 2 a SequenceExample (an empty payload is an Example); every value is checked."""
+    """0 other bytes, 1 an Example, 2 a SequenceExample (an empty payload is an Example); every value is
+    checked."""
 
 def survey(
     buffer: Any, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[int, int, bool, dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """Which features the records at these places have, without decoding values.
 
-    Gives a status (0, or why a record is no message; -1 where it has neither features nor feature lists), the number of
-    records before that one, whether any has feature lists, and for each key of features and of feature lists: kinds
-    (bits 1 << kind), records that have it, least and most values (steps), least and most values a step (2**63 - 1 and
-    -1 where there are none).
+    Gives a status (0, or why a record is no message; -1 where it has neither features nor feature lists), the
+    number of
+    records before that one, whether any has feature lists, and for each key of features and of feature lists:
+    kinds (bits 1 << kind), records that have it, least and most values (steps), least and most values a step
+    (2**63 - 1 and -1 where there are none).
     """

@@ -26,7 +26,8 @@ def load_kernel(name: str) -> ModuleType | None:
         if requested == "native":
             raise
         warnings.warn(
-            f"the compiled kernel tfrecord.{name} could not be loaded ({error}); the slow Python reference runs. "
+            f"the compiled kernel tfrecord.{name} could not be loaded ({error}); the slow Python reference "
+            "runs. "
             "Install a C compiler and reinstall tfrecord, or set TFRECORD_ENGINE=reference to silence this.",
             RuntimeWarning,
             stacklevel=2,
@@ -38,6 +39,6 @@ _kernel = load_kernel("_decode")
 if _kernel is None:
     from tfrecord import _reference as decode_kernel
 else:
-    decode_kernel = _kernel  # type: ignore[misc]
+    decode_kernel = _kernel
 
 engine: str = "reference" if _kernel is None else "native"

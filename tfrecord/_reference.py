@@ -1,8 +1,8 @@
 """Messages to columns in plain Python: what runs where no compiler was, and the oracle of the kernel's tests.
 
-A walk over the wire bytes by the protobuf rules of `tf.train.Example`, slow and obvious, on `struct` and NumPy. The
-message library itself would not do: upb drops map entries with unknown fields and does not look at field number 0
-inside groups.
+A walk over the wire bytes by the protobuf rules of `tf.train.Example`, slow and obvious, on `struct` and
+NumPy. The message library itself would not do: upb drops map entries with unknown fields and does not look at
+field number 0 inside groups.
 
 `Decoder` has the contract of the compiled `_decode.Decoder` (see `_decode.pyi`).
 """
@@ -70,7 +70,8 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes, at: int, end: int, depth: int) -> Iterator[tuple[int, int, int, int]]:
-    """Field number, wire type and extent of the content of every field in ``data[at:end]``, groups skipped over.
+    """Field number, wire type and extent of the content of every field in ``data[at:end]``, groups skipped
+    over.
 
     The caller sits `depth` messages deep."""
     while at < end:

@@ -1,7 +1,8 @@
 """What to extract: the specs of features, their short names, and the plan made of them.
 
-A spec alone decides the type of its column. `FixedLenFeature` is a dense array; `VarLenFeature`, `RaggedFeature`
-and the short names (``"byte"``/``"bytes"``, ``"int"``/``"int64"``, ``"float"``/``"float32"``) are ragged.
+A spec alone decides the type of its column. `FixedLenFeature` is a dense array; `VarLenFeature`,
+`RaggedFeature` and the short names (``"byte"``/``"bytes"``, ``"int"``/``"int64"``, ``"float"``/``"float32"``)
+are ragged.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ def resolve_dtype(dtype: Any) -> tuple[str, str | None]:
 
 
 def check_cast(values: np.ndarray[Any, Any], dtype: str) -> tuple[np.ndarray[Any, Any], int]:
-    """Stored numbers (int64 or float32) in another dtype, and the index of the first that does not fit (-1: all do).
+    """Stored numbers (int64 or float32) in another dtype, and the index of the first that does not fit (-1:
+    all do).
 
-    Integers and bool must keep their value; float64 always does; float16 rounds to nearest, and only a finite value
-    that would become infinite does not fit.
+    Integers and bool must keep their value; float64 always does; float16 rounds to nearest, and only a finite
+    value that would become infinite does not fit.
     """
     target = np.dtype(dtype)
     if values.dtype == target:
@@ -160,7 +162,8 @@ def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, 
 class Column:
     """One requested feature, ready for the kernels.
 
-    ``kind`` is None where any kind will do. ``shape`` is None for a ragged column. ``dtype`` is None for bytes.
+    ``kind`` is None where any kind will do. ``shape`` is None for a ragged column. ``dtype`` is None for
+    bytes.
     ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes.
     """
 
@@ -196,7 +199,7 @@ class _Spec:
         raise AttributeError(f"a {type(self).__name__} cannot be changed")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._column == other._column  # type: ignore[attr-defined]
+        return isinstance(other, _Spec) and type(self) is type(other) and self._column == other._column
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined, no-any-return]
@@ -207,16 +210,17 @@ class FixedLenFeature(_Spec):
 
     Args:
         shape: sizes of one record's values; ``()`` or ``[]`` for a scalar, an int for a vector.
-        dtype: ``"float32"``, ``"int64"``, ``"bytes"``, a short name, or a target dtype (``"int32"``, ``"uint8"``,
-            ``"bool"``, ``"float64"``, ``"float16"``, ...; NumPy dtypes and scalar classes too). Integers and bool
-            must be exact, float16 rounds.
-        default_value: what a record gets where the feature is missing, has no kind, or is empty: one value for all
-            places, or a whole row. None: such a record is an error.
-        raw: the feature is one byte string, the little-endian buffer of an array of `dtype` and `shape`; one size
-            may be -1 and is worked out from the length.
+        dtype: ``"float32"``, ``"int64"``, ``"bytes"``, a short name, or a target dtype (``"int32"``,
+            ``"uint8"``, ``"bool"``, ``"float64"``, ``"float16"``, ...; NumPy dtypes and scalar classes too).
+            Integers and bool must be exact, float16 rounds.
+        default_value: what a record gets where the feature is missing, has no kind, or is empty: one value
+            for all places, or a whole row. None: such a record is an error.
+        raw: the feature is one byte string, the little-endian buffer of an array of `dtype` and `shape`; one
+            size may be -1 and is worked out from the length.
 
     Raises:
-        ValueError: unknown dtype (the message lists the valid ones), bad shape, or a default that does not fit.
+        ValueError: unknown dtype (the message lists the valid ones), bad shape, or a default that does not
+            fit.
     """
 
     __slots__ = ("default_value", "raw", "shape")
@@ -335,8 +339,8 @@ def compile_features(features: Any) -> FeaturePlan:
     """Make a plan of what a user asked for.
 
     Args:
-        features: None, ``[]`` or ``{}``: every feature. A list or tuple of names: these, of whatever kind. A mapping
-            of names to a spec, a short name, or None (any kind). A plan is given back as it is.
+        features: None, ``[]`` or ``{}``: every feature. A list or tuple of names: these, of whatever kind. A
+            mapping of names to a spec, a short name, or None (any kind). A plan is given back as it is.
 
     Raises:
         TypeError: a name that is not a string, or features that are none of these.

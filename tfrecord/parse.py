@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import repeat
@@ -12,8 +11,9 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._engine import decode_kernel as kernel
+from tfrecord._finishing import finish_column, finish_value
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord.features import Column, FeaturePlan, check_cast, compile_features
+from tfrecord.features import Column, FeaturePlan, compile_features
 
 __all__ = [
     "decode_batch",
@@ -47,16 +47,19 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
     """Decode a batch of serialized `tf.train.Example` messages to columns.
 
     Args:
-        serialized: a sequence of n bytes-likes, or a `BytesColumn`. Bytes columns of the result point into it.
-        features: see `tfrecord.features.compile_features`; None takes every feature found in the batch, ragged.
+        serialized: a sequence of n bytes-likes, or a `BytesColumn`. Bytes columns of the result point into
+            it.
+        features: see `tfrecord.features.compile_features`; None takes every feature found in the batch,
+            ragged.
         num_threads: threads to decode with; the result is the same.
 
     Returns:
-        A `ColumnBatch` of n rows. Numeric arrays are owned by it and writable. Where the kind of a column is not
-        told and no record has one, its values are an empty array of dtype object.
+        A `ColumnBatch` of n rows. Numeric arrays are owned by it and writable. Where the kind of a column is
+        not told and no record has one, its values are an empty array of dtype object.
 
     Raises:
-        DecodeError: a payload is no valid message, has a wrong number of values, or a value that does not fit.
+        DecodeError: a payload is no valid message, has a wrong number of values, or a value that does not
+            fit.
         MissingFeatureError: a FixedLenFeature without a default is missing or empty.
         FeatureKindError: a feature is of another kind than asked for, or its kinds differ between records.
             Each has ``record``, the row within the batch (the first bad one), and ``key`` where it is known.
@@ -71,8 +74,8 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
 def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any]:
     """Decode one serialized Example to a dict.
 
-    One bytes value is `bytes`, several are an object array; numbers are owned arrays. An absent feature is an empty
-    array of the declared kind, and None where no kind is known; FixedLenFeatures by their rule.
+    One bytes value is `bytes`, several are an object array; numbers are owned arrays. An absent feature is an
+    empty array of the declared kind, and None where no kind is known; FixedLenFeatures by their rule.
 
     Raises:
         As `parse_example`.
@@ -83,10 +86,11 @@ def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any
 def parse_sequence_example(
     serialized: Any, context_features: Any = None, sequence_features: Any = None, *, num_threads: int = 1
 ) -> SequenceBatch:
-    """Decode a batch of serialized `tf.train.SequenceExample` messages; arguments and errors as `parse_example`.
+    """Decode a batch of serialized `tf.train.SequenceExample` messages; arguments and errors as
+    `parse_example`.
 
-    Columns of feature lists are Ragged over steps: of Ragged, or of the dense steps of a FixedLenFeature. A step
-    without a kind is an empty step.
+    Columns of feature lists are Ragged over steps: of Ragged, or of the dense steps of a FixedLenFeature. A
+    step without a kind is an empty step.
     """
     return decode_batch(  # type: ignore[return-value]
         _payloads(serialized),
@@ -109,8 +113,10 @@ def parse_single_sequence_example(
 
 
 def record_kind(payload: Any) -> str:
-    """``"example"``, ``"sequence_example"`` (it has feature lists) or ``"bytes"`` (no valid message of either, or
-    one that has neither features nor feature lists). An empty payload is an Example. Looks at the whole payload."""
+    """``"example"``, ``"sequence_example"`` (it has feature lists) or ``"bytes"`` (no valid message of
+    either, or
+    one that has neither features nor feature lists). An empty payload is an Example. Looks at the whole
+    payload."""
     return ("bytes", "example", "sequence_example")[kernel.record_kind(payload)]
 
 
@@ -151,11 +157,11 @@ def decode_record(
     if failure is not None:
         raise _error(failure)
     for column in plan.special:
-        context[column.key] = _single(column, context[column.key])
+        context[column.key] = finish_value(column, context[column.key])
     if sequence_plan is None:
         return context  # type: ignore[no-any-return]
     for column in sequence_plan.special:
-        lists[column.key] = [_single(column, step) for step in lists[column.key]]
+        lists[column.key] = [finish_value(column, step) for step in lists[column.key]]
     return context, lists
 
 
@@ -208,7 +214,8 @@ def _decoder(plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Any:
 
 
 def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | None]:
-    """What the kernel is asked for: key, kind, shape of a row (None: ragged), a row of defaults in the stored dtype.
+    """What the kernel is asked for: key, kind, shape of a row (None: ragged), a row of defaults in the stored
+    dtype.
 
     Defaults of other dtypes and of bytes are put in here, from a ragged column; the kernel is told (``b""``)
     that there is one.
@@ -244,8 +251,8 @@ def _first_error(
 ) -> TFRecordError:
     """The error of the first bad record, whichever stage met one first.
 
-    Rows do not depend on each other (but for kinds that differ between them), so the rows before a bad one are tried
-    until they are all good; the row itself then says what is wrong with it.
+    Rows do not depend on each other (but for kinds that differ between them), so the rows before a bad one
+    are tried until they are all good; the row itself then says what is wrong with it.
     """
     while error.record:
         try:
@@ -281,178 +288,20 @@ def _decode(
     count = len(payloads.offsets)
     columns: dict[str, Any] = {}
     present: dict[str, Any] = {}
-    for column, (key, kind, flags, splits, values) in zip(plan.columns or repeat(_ANY), found):
+    for column, (key, kind, flags, splits, values) in zip(plan.columns or repeat(_ANY), found, strict=False):
         present[key] = flags
         if splits is None and column.stored:
             columns[key] = values
         else:
-            columns[key] = _finish(column, kind, splits, values, buffers, count, None)
+            columns[key] = finish_column(column, kind, splits, values, buffers, count, None)
     context = ColumnBatch._trusted(columns, present, count)
     if sequence_plan is None:
         return context
     columns, present = {}, {}
     for column, (key, kind, flags, outer, steps, splits, values) in zip(
-        sequence_plan.columns or repeat(_ANY), found_lists
+        sequence_plan.columns or repeat(_ANY), found_lists, strict=False
     ):
         present[key] = flags
-        inner = _finish(column, kind, splits, values, buffers, len(steps), outer)
+        inner = finish_column(column, kind, splits, values, buffers, len(steps), outer)
         columns[key] = Ragged._trusted(inner, outer)
     return SequenceBatch(context, ColumnBatch._trusted(columns, present, count))
-
-
-def _finish(
-    column: Column, kind: int, splits: Any, values: Any, buffers: tuple[Any, ...], count: int, outer: Any
-) -> Any:
-    """A column from what the kernel found. `count` is its number of rows; `outer` maps rows to records, where the
-    rows are steps."""
-    data: Any = values
-    if kind == 0:  # any kind would have done, and no record had one
-        data = np.empty(0, object)
-    elif kind == 1:
-        data = BytesColumn._trusted(buffers, *values)  # type: ignore[call-arg]
-    if column.shape is None:
-        if column.dtype is not None and data.dtype != column.dtype:
-            data = _cast(column, data, splits, outer)
-        return Ragged._trusted(data, splits)
-    size = 1 if column.raw else math.prod(column.shape)
-    if splits is not None:
-        return _fill_defaults(column, data, splits, size, count, outer, buffers)
-    if column.raw:
-        return _unpack(column, data, count, outer)
-    if column.kind == "bytes":
-        return data if column.shape == () else BytesColumn._trusted(buffers, *values, (count, *column.shape))
-    if data.dtype != column.dtype:
-        cast = _cast(column, data.reshape(-1), np.arange(count + 1) * size, outer)
-        return cast.reshape(count, *column.shape)
-    return data
-
-
-def _record(row: int, outer: Any) -> int:
-    return int(row) if outer is None else int(np.searchsorted(outer, row, "right")) - 1
-
-
-def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
-    assert column.dtype is not None
-    cast, bad = check_cast(values, column.dtype)
-    if bad >= 0:
-        row = int(np.searchsorted(splits, bad, "right")) - 1
-        raise DecodeError(
-            f"the value {values[bad].item()!r} does not fit {column.dtype}",
-            key=column.key,
-            record=_record(row, outer),
-        )
-    return cast
-
-
-def _fill_defaults(
-    column: Column, data: Any, splits: Any, size: int, count: int, outer: Any, buffers: tuple[Any, ...]
-) -> Any:
-    """A dense column with defaults from a ragged one."""
-    assert column.shape is not None
-    lengths = np.diff(splits)
-    filled = lengths > 0
-    wrong = filled & (lengths != size)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DecodeError(
-            f"has {lengths[row]} values, not {size}", key=column.key, record=_record(row, outer)
-        )
-    if column.kind != "bytes":
-        cast = _cast(column, data, splits, outer)
-        dense = np.empty((count, size), cast.dtype)
-        dense[filled] = cast.reshape(-1, size) if size else cast.reshape(int(filled.sum()), 0)
-        dense[~filled] = np.frombuffer(column.default, np.dtype(column.dtype).newbyteorder("<"))
-        return dense.reshape(count, *column.shape)
-    defaults = (column.default,) if column.raw else column.default
-    ends = np.cumsum([len(item) for item in defaults], dtype=np.int64)
-    sizes = np.array([len(item) for item in defaults], np.int64)
-    parts = []
-    own = data.buffer_ids if data.buffer_ids is not None else np.zeros(len(data.offsets), np.int32)
-    for stored, default in (
-        (data.offsets, ends - sizes),
-        (data.lengths, sizes),
-        (own, np.int32(len(buffers))),
-    ):
-        part = np.empty((count, size), stored.dtype)
-        part[filled] = stored.reshape(-1, size) if size else 0
-        part[~filled] = default
-        parts.append(part.reshape(-1))
-    column_data = BytesColumn._trusted((*buffers, b"".join(defaults)), *parts)
-    if column.raw:
-        return _unpack(column, column_data, count, outer)
-    return BytesColumn._trusted(column_data.buffers, *parts, (count, *column.shape))
-
-
-def _raw_shape(column: Column, length: int) -> tuple[int, ...] | None:
-    """The shape of one raw value of that many bytes, None where they do not make one."""
-    assert column.shape is not None
-    itemsize = np.dtype(column.dtype).itemsize
-    size = math.prod(abs(extent) for extent in column.shape) * itemsize
-    if -1 not in column.shape:
-        return column.shape if length == size else None
-    return (
-        None
-        if length % size
-        else tuple(length // size if extent == -1 else extent for extent in column.shape)
-    )
-
-
-def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
-    """Raw byte strings, one a row, as one array."""
-    assert column.shape is not None
-    dtype = np.dtype(column.dtype)
-    length = int(data.lengths[0]) if count else 0
-    shape = _raw_shape(
-        column, length if count else math.prod(max(extent, 0) for extent in column.shape) * dtype.itemsize
-    )
-    differs = data.lengths != length
-    if shape is None or differs.any():
-        row = 0 if shape is None else int(differs.argmax())
-        raise _raw_error(column, int(data.lengths[row]), _record(row, outer), length if shape else None)
-    flat = np.empty((count, length), np.uint8)
-    kernel.gather(data.buffers, data.offsets, data.buffer_ids, flat)
-    array = flat.view(dtype.newbyteorder("<")) if length else np.empty((count, 0), dtype)
-    if dtype == np.bool_ and flat.size and flat.max() > 1:
-        row = int((flat > 1).any(axis=1).argmax())
-        raise DecodeError(
-            "holds bytes other than 0 and 1, which are no bool", key=column.key, record=_record(row, outer)
-        )
-    return array.astype(dtype, copy=False).reshape(count, *shape)
-
-
-def _raw_error(column: Column, length: int, record: int, first: int | None) -> DecodeError:
-    reason = f"holds {length} bytes, which are no {column.dtype} array of shape {column.shape}"
-    if first is not None and -1 in (column.shape or ()) and _raw_shape(column, length) is not None:
-        reason = f"holds {length} bytes, but {first} in the records before: the shape {column.shape} must be one for all"
-    return DecodeError(reason, key=column.key, record=record)
-
-
-def _single(column: Column, value: Any) -> Any:
-    """One record's value of a column that is more than what is stored."""
-    key, shape = column.key, column.shape
-    length = 1 if isinstance(value, bytes) else len(value)
-    if shape is None:
-        return _cast(column, value, np.array([0, length]), None)
-    if not length and column.default is None and (column.raw or math.prod(shape)):
-        raise MissingFeatureError("is missing or empty and has no default", key=key, record=0)
-    if not length and column.default is not None:
-        if column.kind == "bytes" and not column.raw:
-            value = column.default[0] if len(column.default) == 1 else list(column.default)
-            length = len(column.default)
-        else:
-            stored = np.dtype(column.dtype).newbyteorder("<")
-            default = np.frombuffer(column.default, stored).astype(column.dtype)
-            return default.reshape(_raw_shape(column, len(column.default)) if column.raw else shape)
-    size = 1 if column.raw else math.prod(shape)
-    if length != size:
-        raise DecodeError(f"has {length} values, not {size}", key=key, record=0)
-    if column.raw:
-        data = BytesColumn._trusted((value,), np.zeros(1, np.int64), np.array([len(value)]), None)
-        return _unpack(column, data, 1, None)[0]
-    if column.kind != "bytes":
-        return _cast(column, value, np.array([0, length]), None).reshape(shape)
-    if shape == ():
-        return value
-    array = np.empty(length, object)
-    array[:] = [value] if isinstance(value, bytes) else value
-    return array.reshape(shape)

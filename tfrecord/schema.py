@@ -27,11 +27,12 @@ _LONGEST_KEPT = 256
 class FeatureSchema:
     """What is known of one feature over all records.
 
-    ``kind`` is ``"bytes"``, ``"float"``, ``"int64"``, or ``"unknown"`` where no record gives it one. ``num_present``
-    counts the records that have it with a kind (of a feature list: that have it), ``num_records`` all of them.
-    ``min_length`` and ``max_length`` are values a record (steps of a feature list), 0 where no record has it.
-    ``shape`` is that of one record's values where all records have the same, ``()`` for one value; else None.
-    ``min_step`` and ``max_step`` are the values a step of a feature list, else None.
+    ``kind`` is ``"bytes"``, ``"float"``, ``"int64"``, or ``"unknown"`` where no record gives it one.
+    ``num_present`` counts the records that have it with a kind (of a feature list: that have it),
+    ``num_records`` all of them. ``min_length`` and ``max_length`` are values a record (steps of a feature
+    list), 0 where no record has it. ``shape`` is that of one record's values where all records have the same,
+    ``()`` for one value; else None. ``min_step`` and ``max_step`` are the values a step of a feature list,
+    else None.
     """
 
     kind: str
@@ -88,8 +89,8 @@ class SchemaCollector:
     """Collects the schema of a file as its index is built; the protocol of `indexer.build_index`.
 
     Args:
-        columns: names of features that have one value in every record, to be kept in the index: numbers as int64 or
-            float32, byte strings (of at most 256 bytes, none ending in NUL) as fixed-width bytes.
+        columns: names of features that have one value in every record, to be kept in the index: numbers as
+            int64 or float32, byte strings (of at most 256 bytes, none ending in NUL) as fixed-width bytes.
 
     Values are counted, not decoded. At the first record that is no message the file is one of other bytes.
     """
@@ -106,7 +107,8 @@ class SchemaCollector:
         """Take in the records at these places of a buffer.
 
         Raises:
-            DecodeError, FeatureKindError: a feature to be kept does not have one value of one kind in each record.
+            DecodeError, FeatureKindError: a feature to be kept does not have one value of one kind in each
+            record.
         """
         offsets = np.asarray(payload_offsets).astype(np.int64)
         sizes = np.asarray(lengths).astype(np.int64)
@@ -119,7 +121,8 @@ class SchemaCollector:
             self._count += len(offsets[part])
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Metadata for the index's header (record type and, of messages, the schema), and the columns kept."""
+        """Metadata for the index's header (record type and, of messages, the schema), and the columns
+        kept."""
         columns = {
             name: np.concatenate(parts) if parts else np.empty(0, np.int64)
             for name, parts in self._columns.items()
@@ -135,7 +138,7 @@ class SchemaCollector:
     def _survey(self, buffer: Any, offsets: Any, lengths: Any) -> None:
         status, _, has_lists, *found = kernel.survey(buffer, offsets, lengths)
         if status == 10:  # too many different keys
-            found = [dict.fromkeys(range(_MOST_KEYS + 1)), {}]
+            found = [dict.fromkeys(map(str, range(_MOST_KEYS + 1))), {}]
         elif status:
             self._type = "bytes"
             self._tables = ({}, {})
@@ -191,8 +194,8 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
         parts: for each file its path and the metadata of its index (or what `SchemaCollector.finish` gives).
 
     Raises:
-        FeatureKindError: a feature has different kinds; the message names key, kinds and files. Unknown (no record
-            has a kind) goes with any.
+        FeatureKindError: a feature has different kinds; the message names key, kinds and files. Unknown (no
+            record has a kind) goes with any.
     """
     tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
     origins: dict[tuple[int, str, int], str] = {}
@@ -236,7 +239,8 @@ def _feature(
 
 
 def dense_plan(features: Mapping[str, FeatureSchema]) -> FeaturePlan:
-    """The plan for all features of a schema: dense where all records have one shape, else ragged, so that the columns
+    """The plan for all features of a schema: dense where all records have one shape, else ragged, so that the
+    columns
     of every batch are the same."""
     specs: dict[str, Any] = {}
     for key, feature in features.items():

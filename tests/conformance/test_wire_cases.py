@@ -52,7 +52,8 @@ def kind_of(values: Any) -> str | None:
 
 
 def requests(case: Case) -> list[dict[str, str]] | None:
-    """The request of a case as features of the context and of the lists; None where a key cannot be asked for."""
+    """The request of a case as features of the context and of the lists; None where a key cannot be asked
+    for."""
     wanted = (
         [case["request"]]
         if case["kind"] == "example"

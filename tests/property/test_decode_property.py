@@ -1,4 +1,5 @@
-"""Messages that no encoder would make: the kernel, the reference and protobuf agree on values and on what is refused."""
+"""Messages that no encoder would make: the kernel, the reference and protobuf agree on values and on what is
+refused."""
 
 from __future__ import annotations
 

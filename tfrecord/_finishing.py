@@ -1,0 +1,184 @@
+"""What a spec asks for, made of what the kernel found: other dtypes, shapes, defaults, raw arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from indexer.errors import DecodeError, MissingFeatureError
+from tfrecord._engine import decode_kernel as kernel
+from tfrecord.columns import BytesColumn, Ragged
+from tfrecord.features import Column, check_cast
+
+__all__ = ["finish_column", "finish_value"]
+
+
+def finish_column(
+    column: Column, kind: int, splits: Any, values: Any, buffers: tuple[Any, ...], count: int, outer: Any
+) -> Any:
+    """A column from what the kernel found. `count` is its number of rows; `outer` maps rows to records, where
+    the
+    rows are steps."""
+    data: Any = values
+    if kind == 0:  # any kind would have done, and no record had one
+        data = np.empty(0, object)
+    elif kind == 1:
+        data = BytesColumn._trusted(buffers, *values)
+    if column.shape is None:
+        if column.dtype is not None and data.dtype != column.dtype:
+            data = _cast(column, data, splits, outer)
+        return Ragged._trusted(data, splits)
+    size = 1 if column.raw else math.prod(column.shape)
+    if splits is not None:
+        return _fill_defaults(column, data, splits, size, count, outer, buffers)
+    if column.raw:
+        return _unpack(column, data, count, outer)
+    if column.kind == "bytes":
+        return (
+            data
+            if column.shape == ()
+            else BytesColumn._trusted(buffers, values[0], values[1], values[2], (count, *column.shape))
+        )
+    if data.dtype != column.dtype:
+        cast = _cast(column, data.reshape(-1), np.arange(count + 1) * size, outer)
+        return cast.reshape(count, *column.shape)
+    return data
+
+
+def _record(row: int, outer: Any) -> int:
+    return int(row) if outer is None else int(np.searchsorted(outer, row, "right")) - 1
+
+
+def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
+    assert column.dtype is not None
+    cast, bad = check_cast(values, column.dtype)
+    if bad >= 0:
+        row = int(np.searchsorted(splits, bad, "right")) - 1
+        raise DecodeError(
+            f"the value {values[bad].item()!r} does not fit {column.dtype}",
+            key=column.key,
+            record=_record(row, outer),
+        )
+    return cast
+
+
+def _fill_defaults(
+    column: Column, data: Any, splits: Any, size: int, count: int, outer: Any, buffers: tuple[Any, ...]
+) -> Any:
+    """A dense column with defaults from a ragged one."""
+    assert column.shape is not None
+    lengths = np.diff(splits)
+    filled = lengths > 0
+    wrong = filled & (lengths != size)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DecodeError(
+            f"has {lengths[row]} values, not {size}", key=column.key, record=_record(row, outer)
+        )
+    if column.kind != "bytes":
+        cast = _cast(column, data, splits, outer)
+        dense = np.empty((count, size), cast.dtype)
+        dense[filled] = cast.reshape(-1, size) if size else cast.reshape(int(filled.sum()), 0)
+        dense[~filled] = np.frombuffer(column.default, np.dtype(column.dtype).newbyteorder("<"))
+        return dense.reshape(count, *column.shape)
+    defaults = (column.default,) if column.raw else column.default
+    ends = np.cumsum([len(item) for item in defaults], dtype=np.int64)
+    sizes = np.array([len(item) for item in defaults], np.int64)
+    parts: list[Any] = []
+    own = data.buffer_ids if data.buffer_ids is not None else np.zeros(len(data.offsets), np.int32)
+    for stored, default in (
+        (data.offsets, ends - sizes),
+        (data.lengths, sizes),
+        (own, np.int32(len(buffers))),
+    ):
+        part = np.empty((count, size), stored.dtype)
+        part[filled] = stored.reshape(-1, size) if size else 0
+        part[~filled] = default
+        parts.append(part.reshape(-1))
+    column_data = BytesColumn._trusted((*buffers, b"".join(defaults)), parts[0], parts[1], parts[2])
+    if column.raw:
+        return _unpack(column, column_data, count, outer)
+    return BytesColumn._trusted(
+        column_data.buffers,
+        column_data.offsets,
+        column_data.lengths,
+        column_data.buffer_ids,
+        (count, *column.shape),
+    )
+
+
+def _raw_shape(column: Column, length: int) -> tuple[int, ...] | None:
+    """The shape of one raw value of that many bytes, None where they do not make one."""
+    assert column.shape is not None
+    itemsize = np.dtype(column.dtype).itemsize
+    size = math.prod(abs(extent) for extent in column.shape) * itemsize
+    if -1 not in column.shape:
+        return column.shape if length == size else None
+    return (
+        None
+        if length % size
+        else tuple(length // size if extent == -1 else extent for extent in column.shape)
+    )
+
+
+def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
+    """Raw byte strings, one a row, as one array."""
+    assert column.shape is not None
+    dtype = np.dtype(column.dtype)
+    length = int(data.lengths[0]) if count else 0
+    shape = _raw_shape(
+        column, length if count else math.prod(max(extent, 0) for extent in column.shape) * dtype.itemsize
+    )
+    differs = data.lengths != length
+    if shape is None or differs.any():
+        row = 0 if shape is None else int(differs.argmax())
+        raise _raw_error(column, int(data.lengths[row]), _record(row, outer), length if shape else None)
+    flat = np.empty((count, length), np.uint8)
+    kernel.gather(data.buffers, data.offsets, data.buffer_ids, flat)
+    array = flat.view(dtype.newbyteorder("<")) if length else np.empty((count, 0), dtype)
+    if dtype == np.bool_ and flat.size and flat.max() > 1:
+        row = int((flat > 1).any(axis=1).argmax())
+        raise DecodeError(
+            "holds bytes other than 0 and 1, which are no bool", key=column.key, record=_record(row, outer)
+        )
+    return array.astype(dtype, copy=False).reshape(count, *shape)
+
+
+def _raw_error(column: Column, length: int, record: int, first: int | None) -> DecodeError:
+    reason = f"holds {length} bytes, which are no {column.dtype} array of shape {column.shape}"
+    if first is not None and -1 in (column.shape or ()) and _raw_shape(column, length) is not None:
+        reason = f"holds {length} bytes, but {first} in the records before; all must have one shape"
+    return DecodeError(reason, key=column.key, record=record)
+
+
+def finish_value(column: Column, value: Any) -> Any:
+    """One record's value of a column that is more than what is stored."""
+    key, shape = column.key, column.shape
+    length = 1 if isinstance(value, bytes) else len(value)
+    if shape is None:
+        return _cast(column, value, np.array([0, length]), None)
+    if not length and column.default is None and (column.raw or math.prod(shape) > 0):
+        raise MissingFeatureError("is missing or empty and has no default", key=key, record=0)
+    if not length and column.default is not None:
+        if column.kind == "bytes" and not column.raw:
+            value = column.default[0] if len(column.default) == 1 else list(column.default)
+            length = len(column.default)
+        else:
+            stored = np.dtype(column.dtype).newbyteorder("<")
+            default = np.frombuffer(column.default, stored).astype(column.dtype)
+            return default.reshape(_raw_shape(column, len(column.default)) if column.raw else shape)
+    size = 1 if column.raw else math.prod(shape)
+    if length != size:
+        raise DecodeError(f"has {length} values, not {size}", key=key, record=0)
+    if column.raw:
+        data = BytesColumn._trusted((value,), np.zeros(1, np.int64), np.array([len(value)]), None)
+        return _unpack(column, data, 1, None)[0]
+    if column.kind != "bytes":
+        return _cast(column, value, np.array([0, length]), None).reshape(shape)
+    if shape == ():
+        return value
+    array = np.empty(length, object)
+    array[:] = [value] if isinstance(value, bytes) else value
+    return array.reshape(shape)
