@@ -72,8 +72,13 @@ FRAMES_TARGET static int FRAMES(check)(const uint8_t *data, uint64_t size, const
     uint64_t i = 0;
     for (; i < count; i++) {
 #if defined(__GNUC__)
-        /* Random positions miss the caches: ask for the coming frames while this one is checked. */
-        if (i + 8 < count && offsets[i + 8] < size) __builtin_prefetch(data + offsets[i + 8]);
+        /* Random positions miss the caches: ask for a coming frame while this one is checked, all of a short one. */
+        if (i + 8 < count && offsets[i + 8] < size) {
+            const uint8_t *coming = data + offsets[i + 8];
+            uint64_t left = size - offsets[i + 8];
+            uint64_t reach = verify < VERIFY_ALL || lengths[i + 8] > 1536 ? FRAME_HEADER : lengths[i + 8];
+            for (uint64_t line = 0; line <= reach && line < left; line += 64) __builtin_prefetch(coming + line);
+        }
 #endif
         status = FRAMES(check_one)(data, size, offsets[i], lengths[i], verify);
         if (status != FRAME_OK) break;
