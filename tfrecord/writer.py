@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.build import IndexWriter
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from tfrecord._flatten import flatten_batch
 from tfrecord._output import Output, local_path
 from tfrecord._values import describe
+from tfrecord._written_index import WrittenIndex
 from tfrecord.encode import (
     Datum,
     RowFrames,
@@ -69,9 +69,13 @@ class TFRecordWriter:
         self._output = Output(data_path, mode, compression_type)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
-        self._index = IndexWriter() if index else None
-        if self._index is not None:
-            self._index.add_many(self._output.lengths)
+        self._index: WrittenIndex | None = None
+        if index and self._output.path is not None:
+            try:
+                self._index = WrittenIndex(self._output.path, self._output.compression, self._output.lengths)
+            except BaseException:
+                self._output.abandon()
+                raise
         self._output.lengths = self._output.lengths[:0]
         self._closed = False
 
@@ -97,7 +101,7 @@ class TFRecordWriter:
         if self._closed:
             self._check_open()
         frame = encode_frame(datum, sequence_datum)
-        self._put((frame,), len(frame))
+        self._put(frame)
 
     def write_bytes(self, record: Any) -> None:
         """Write any bytes-like as one record, as it is (of any size)."""
@@ -105,9 +109,12 @@ class TFRecordWriter:
         payload = _payload_view(record)
         size = payload.nbytes + FRAME_OVERHEAD
         if size < _COPY_BELOW:
-            self._put((frame_bytes(payload),), size)
-        else:
-            self._put((frame_header(payload.nbytes), payload, frame_footer(payload)), size)
+            self._put(frame_bytes(payload))
+            return
+        self._output.write((frame_header(payload.nbytes), payload, frame_footer(payload)), size)
+        self._num_records += 1
+        if self._index is not None:
+            self._index.add_payload(payload)
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, without a Python object a value.
@@ -125,16 +132,28 @@ class TFRecordWriter:
         self._check_open()
         _write_rows(RowFrames(flatten_batch(columns, present)), [self], 0, lambda writer: None)
 
-    def _put(self, parts: tuple[Any, ...], size: int) -> None:
-        self._output.write(parts, size)
+    def _put(self, frame: bytes) -> None:
+        size = len(frame)
+        self._output.write((frame,), size)
         self._num_records += 1
         if self._index is not None:
-            self._index.add(size - FRAME_OVERHEAD)
+            self._index.add(frame, size - FRAME_OVERHEAD)
+
+    def _put_part(self, frames: bytes, lengths: npt.NDArray[np.uint64]) -> None:
+        """Write part of a batch; `_count` or `_take_back` follows."""
+        self._output.write((frames,), len(frames))
+        if self._index is not None:
+            self._index.show(frames, lengths)
 
     def _count(self, lengths: npt.NDArray[np.uint64]) -> None:
         self._num_records += len(lengths)
         if self._index is not None:
-            self._index.add_many(lengths)
+            self._index.add_lengths(lengths)
+
+    def _take_back(self, mark: tuple[int, int]) -> None:
+        self._output.rewind(mark)
+        if self._index is not None:
+            self._index.forget_schema()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -160,14 +179,9 @@ class TFRecordWriter:
         if os.getpid() != self._pid:  # a forked copy: the file is the parent's to end
             self._output.abandon()
             return
-        try:
-            self._output.close()
-            if index is not None and with_index:
-                index.commit(self._output.path, compression=self._output.compression)
-        except BaseException:
-            if index is not None:
-                index.abort()
-            raise
+        self._output.close()
+        if index is not None and with_index:
+            index.commit()
 
     def __enter__(self) -> TFRecordWriter:
         self._check_open()
@@ -223,12 +237,11 @@ def _write_rows(
             for row in range(start, min(start + ways, stop)):
                 writer = writers[(turn + row) % ways]
                 use(writer)
-                frames = rows.frames(row, stop, ways)
-                writer._output.write((frames,), len(frames))
+                writer._put_part(rows.frames(row, stop, ways), rows.lengths[row:stop:ways])
             start = stop
     except BaseException:
         for writer, mark in zip(writers, marks, strict=True):
-            writer._output.rewind(mark)
+            writer._take_back(mark)
         raise
     for row in range(min(ways, count)):
         writers[(turn + row) % ways]._count(rows.lengths[row::ways])

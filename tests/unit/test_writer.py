@@ -28,6 +28,7 @@ from tfrecord._engine import load_kernel
 from tfrecord._flatten import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.encode import RowFrames, encode_example, encode_sequence_example
+from tfrecord.schema import SchemaCollector
 from tfrecord.writer import TFRecordWriter
 
 KERNEL = load_kernel("_encode")
@@ -635,6 +636,52 @@ def test_the_index_is_that_of_a_build(tmp_path: Path, compression: str | None) -
     assert written.lengths.tolist() == built.lengths.tolist()
     assert (written.compression, written.stream_size) == (built.compression, built.stream_size)
     assert len(written) == 102
+    assert written.metadata["record_type"] == "example"
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.parametrize("sequence", [False, True])
+def test_the_index_has_the_schema_of_a_build(
+    tmp_path: Path, compression: str | None, sequence: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfrecord._written_index._RUN_BYTES", 100)
+    monkeypatch.setattr("tfrecord.writer._BATCH_BYTES", 100)
+    monkeypatch.setattr("tfrecord.writer._COPY_BELOW", 500)
+    path = tmp_path / "a"
+    lists = {"t": ([[1], [2, 3]], "int")} if sequence else None
+    for mode in ("w", "a"):
+        with TFRecordWriter(path, mode=mode, compression_type=compression, index=True) as writer:
+            for i in range(20):
+                writer.write({"x": (i, "int"), "y": ([0.5] * (i % 3), "float")}, lists)
+            writer.write_bytes(encode_example({"s": ("x" * 1000, "byte")}))
+            if not sequence:
+                writer.write_batch({"x": np.arange(50)})
+            writer.write({"x": (1, "int")}, lists)
+        written = load_index(str(path) + ".tfindex", str(path))
+        other = str(tmp_path / "other.tfindex")
+        built = build.build_index(str(path), other, collector=SchemaCollector())
+        assert written.lengths.tolist() == built.lengths.tolist()
+        assert written.metadata == built.metadata
+        assert "schema" in written.metadata
+
+
+def test_a_batch_taken_back_costs_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    with TFRecordWriter(path, index=True) as writer:
+        writer.write({"x": (1, "int")})
+        send = writer._output._send
+
+        def failing(data: Any) -> None:
+            raise OSError("no space")
+
+        monkeypatch.setattr(writer._output, "_send", failing)
+        with pytest.raises(OSError, match="no space"):
+            writer.write_batch({"y": np.arange(3)})
+        monkeypatch.setattr(writer._output, "_send", send)
+        writer.write({"x": (1, "int")})
+    index = load_index(str(path) + ".tfindex", str(path))
+    assert len(index) == 2
+    assert "schema" not in index.metadata
 
 
 def test_the_index_goes_on_when_a_file_is_appended_to(tmp_path: Path) -> None:
