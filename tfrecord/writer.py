@@ -255,7 +255,7 @@ class ShardedTFRecordWriter:
     compressor (about 256 kB).
 
     Args:
-        base: path of the shards without the suffix. num_shards: at least 1.
+        base: path of the shards without the suffix; its folder is made. num_shards: at least 1.
         compression_type, index: as for `TFRecordWriter`, for every shard.
     """
 
@@ -271,6 +271,9 @@ class ShardedTFRecordWriter:
         self._open: OrderedDict[int, TFRecordWriter] = OrderedDict()
         self._num_records = 0
         self._closed = False
+        folder = os.path.dirname(local_path(name) or "")
+        if folder:
+            os.makedirs(folder, exist_ok=True)
         try:
             for path in self.paths:
                 self._writers.append(TFRecordWriter(path, compression_type=compression_type, index=index))

@@ -14,6 +14,7 @@ import pytest
 from indexer import framing, streams
 from indexer.formats import load_index
 from tfrecord import example_pb2
+from tfrecord.encode import encode_example
 from tfrecord.writer import ShardedTFRecordWriter
 
 
@@ -176,9 +177,24 @@ def test_the_number_of_shards(tmp_path: Path, shards: Any, error: type[Exception
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="none"):
-        ShardedTFRecordWriter(tmp_path / "none" / "a", 2)
+def test_the_folder_is_made(tmp_path: Path) -> None:
+    ShardedTFRecordWriter(tmp_path / "new" / "folder" / "a", 2).close()
+    assert len(list((tmp_path / "new" / "folder").iterdir())) == 2
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        ShardedTFRecordWriter(tmp_path / "file" / "a", 2)
+
+
+def test_shards_at_a_url() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    with ShardedTFRecordWriter("memory://sharded-test/a", 2) as writer:
+        writer.write_batch({"x": np.arange(5)})
+    assert fsspec.open("memory://sharded-test/a-00001-of-00002").open().read() == b"".join(
+        framing.frame_record(encode_example({"x": (i, "int")})) for i in (1, 3)
+    )
+
+
+def test_options_are_checked_before_files_are_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zstd"):
         ShardedTFRecordWriter(tmp_path / "a", 2, compression_type="zstd")
     assert not list(tmp_path.iterdir())
