@@ -26,6 +26,7 @@ from indexer.streams import detect, iter_chunks
 from tfrecord._damage import DamagePolicy
 from tfrecord._spool import SpooledFile
 from tfrecord._streaming import ReadOptions
+from tfrecord.schema import SchemaCollector
 
 __all__ = ["build_index", "hop", "load_indexes", "stored_compression"]
 
@@ -51,8 +52,6 @@ def build_index(
     Raises:
         CorruptRecordError, CompressionError: the file is damaged; an earlier index stays as it was.
     """
-    from tfrecord.schema import SchemaCollector
-
     return indexer.build.build_index(
         path,
         index_path,

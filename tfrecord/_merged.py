@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from indexer.errors import FeatureKindError
+from indexer.framing import HEADER_SIZE
+from indexer.index import RecordIndex
 from tfrecord._decoding import RecordDecoder
 from tfrecord._records import RecordStore
 from tfrecord.features import FeaturePlan
+from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
 
 __all__ = ["MergedIndex", "dense_plans", "matching", "read_schema"]
+
+# A schema without an index is made of so many records of so many files, spread over all of them.
+_SAMPLED_FILES = 64
+_SAMPLED_RECORDS = 4096
 
 
 class MergedIndex:
@@ -91,9 +99,50 @@ def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np
     return np.isin(column, asked)
 
 
-def read_schema(store: RecordStore) -> Mapping[str, Any]:
-    return {}
+def read_schema(store: RecordStore) -> Schema:
+    """The schema of all files: of those with an extended index from it, of the others from some records."""
+    unknown = [number for number in range(len(store.paths)) if not _has_schema(store.given[number])]
+    step = -(-len(unknown) // _SAMPLED_FILES) or 1
+    sampled = set(unknown[::step])
+    share = -(-_SAMPLED_RECORDS // (len(sampled) or 1))
+    parts: list[tuple[str, Mapping[str, Any]]] = []
+    for number, path in enumerate(store.paths):
+        index = store.given[number]
+        if number in sampled:
+            parts.append((path, _sample(store, number, share)))
+        elif index is not None and len(index) and _has_schema(index):
+            parts.append((path, index.metadata))
+    return merge_schemas(parts)
+
+
+def _has_schema(index: RecordIndex | None) -> bool:
+    return index is not None and (not len(index) or "schema" in index.metadata)
+
+
+def _sample(store: RecordStore, number: int, count: int) -> Mapping[str, Any]:
+    """What a collector says of the first records of a file."""
+    collector = SchemaCollector()
+    for run in store.stream(number):
+        taken = min(count, len(run.offsets))
+        collector.update(run.buffer, run.offsets[:taken] + np.uint64(HEADER_SIZE), run.lengths[:taken])
+        count -= taken
+        if not count:
+            break
+    return collector.finish()[0]
 
 
 def dense_plans(decoder: RecordDecoder, store: RecordStore) -> tuple[FeaturePlan, FeaturePlan]:
-    return decoder.plan, decoder.sequence_plan
+    """The plans that batches are decoded by: those asked for; every feature where none was, by the schema of
+    all data where that is known, so that the type of a column is that of every batch."""
+    plan, lists = decoder.plan, decoder.sequence_plan
+    if decoder.record_type == "bytes" or not all(map(_has_schema, store.given)):
+        return plan, lists
+    try:
+        schema = read_schema(store)
+    except FeatureKindError:  # no one plan fits all records; a batch that holds two kinds says so
+        return plan, lists
+    if plan.columns is None and len(schema):
+        plan = dense_plan(schema)
+    if decoder.record_type == "sequence_example" and lists.columns is None and len(schema.feature_lists):
+        lists = dense_plan(schema.feature_lists)
+    return plan, lists

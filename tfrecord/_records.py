@@ -193,6 +193,8 @@ class RecordStore:
 
     def fetch(self, positions: Int64Array) -> Fetched:
         """Payloads at any positions, in that order. Damage raises, or is left out where damage is skipped."""
+        if not len(positions):
+            return Fetched(BytesColumn.from_list([]), positions)
         if len(self.paths) == 1:
             buffer, offsets, lengths, bad = self._fetch_file(0, positions)
             payloads = BytesColumn._trusted((buffer,), offsets, lengths)

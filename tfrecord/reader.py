@@ -25,6 +25,7 @@ from tfrecord._records import RecordStore
 from tfrecord._streaming import ReadOptions, stream_records
 from tfrecord.columns import BytesColumn
 from tfrecord.sampling import Permutation
+from tfrecord.schema import Schema
 
 __all__ = ["TFRecordReader", "build_index"]
 
@@ -88,7 +89,7 @@ class TFRecordReader:
         found = expand_paths(paths)
         self._store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
         self._selection: Int64Array | None = None
-        self._schema: Mapping[str, Any] | None = None
+        self._schema: Schema | None = None
 
     # ---- what is here --------------------------------------------------------------------------------------
 
@@ -129,12 +130,12 @@ class TFRecordReader:
         return self._decoder.record_type
 
     def _find_type(self) -> str:
-        for index in self._store.given:
-            if index is not None and len(index) and index.metadata.get("record_type"):
-                found = str(index.metadata["record_type"])
-                break
-        else:
-            found = settle_type(self._first_payloads())
+        indexes = [index for index in self._store.given if index is not None and len(index)]
+        known = {index.metadata.get("record_type") for index in indexes}
+        if "sequence_example" in known:
+            return "sequence_example"
+        # An index calls a file bytes for one record that is no message; most of them may be.
+        found = "example" if "example" in known else settle_type(self._first_payloads())
         if found in ("example", "sequence_example"):
             return found
         if self._decoder.wants_features:
@@ -246,7 +247,8 @@ class TFRecordReader:
         return kind
 
     def __getitem__(self, key: Any) -> Any:
-        """One record for an integer; columns for a slice, a list or an array of positions, or a mask."""
+        """One record for an integer (damage raises, whatever ``on_error`` says); for a slice, a list or array
+        of positions, or a mask: columns, as `read`."""
         if not is_integer(key):
             return self.read(key)
         payload, number, record = self._store.fetch_one(
@@ -345,13 +347,15 @@ class TFRecordReader:
         return MergedIndex(self._store)
 
     @property
-    def schema(self) -> Mapping[str, Any]:
-        """What features there are: a key to its ``kind``, ``num_present``, ``min_length``, ``max_length``,
-        ``shape``.
+    def schema(self) -> Schema:
+        """What features there are: a mapping of keys to ``kind``, ``num_present``, ``min_length``,
+        ``max_length`` and ``shape`` (None where it varies); of SequenceExamples those of the context, with
+        ``feature_lists`` beside them.
 
-        From the extended indexes; without them from a sample of records over all files. (A key may be in the
-        context and in the feature lists of a SequenceExample; the keys of feature lists begin as they are
-        there.)
+        Of files with an extended index it is exact; of the others some records are looked at.
+
+        Raises:
+            FeatureKindError: a key has different kinds; the message names key, kinds and files.
         """
         if self._schema is None:
             self._schema = read_schema(self._store)
