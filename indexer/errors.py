@@ -7,6 +7,7 @@ with their attributes, because they cross the borders of worker processes.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, TypeVar
 
 __all__ = [
@@ -130,13 +131,13 @@ class IndexFileError(TFRecordError):
         super().__init__(self._text())
 
     def _text(self) -> str:
-        data = self.path if self.path is not None else "DATA"
+        data = shlex.quote(self.path) if self.path is not None else "DATA"
         text = f"index {self.index_path if self.index_path is not None else '<memory>'}"
         if self.path is not None:
             text += f" of {self.path}"
         rebuild = f"python -m indexer build {data}"
         if self.index_path is not None:
-            rebuild += f" {self.index_path}"
+            rebuild += f" {shlex.quote(self.index_path)}"
         return f"{text}: {self.reason}. Rebuild it: {rebuild}"
 
 

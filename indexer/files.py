@@ -87,6 +87,14 @@ class DataFile(ABC):
         """A read-only view of the whole file; only of a mapped one."""
         raise ValueError(f"{self.path} is not mapped")
 
+    def head(self, length: int) -> bytes:
+        """The first ``length`` bytes, or all where there are fewer."""
+        return bytes(self.view(0, min(length, self.size)))
+
+    def reader(self) -> _Forward:
+        """A file object that reads this forward from its start."""
+        return _Forward(self)
+
     @abstractmethod
     def check_size(self) -> None:
         """Raise `TruncatedRecordError` if the file is shorter than when it was opened."""
@@ -116,6 +124,20 @@ class DataFile(ABC):
     def _shrunk(self, size: int, offset: int | None = None) -> TruncatedRecordError:
         detail = f"the file shrank from {self.size} to {size} bytes while it was open"
         return TruncatedRecordError(self.path, None, offset, "truncated_record", detail)
+
+
+class _Forward:
+    """What a stream needs of a file object."""
+
+    def __init__(self, data: DataFile) -> None:
+        self.name = data.path
+        self._data = data
+        self._position = 0
+
+    def read(self, size: int) -> memoryview:
+        piece = self._data.view(self._position, min(size, self._data.size - self._position))
+        self._position += piece.nbytes
+        return piece
 
 
 class _DescriptorFile(DataFile):

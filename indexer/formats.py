@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._engine import kernel as _kernel
-from .compression import detect
+from .compression import HEAD_SIZE, detect
 from .errors import IndexFileError, StaleIndexError
 from .files import DataFile, open_data, path_name
 from .framing import FRAME_OVERHEAD, VERIFY_LENGTHS, UInt64Array, check_frame, crc32c
@@ -54,6 +54,7 @@ _ALIGNMENT = 64
 _MOST_HEADER = 64 << 20
 _MOST_TEXT_LINE = 48
 _SAMPLE = 1024
+_READ_WHOLE = 256 << 10
 _LARGEST_FILE = np.uint64((1 << 63) - 1)
 # Plain numbers and fixed byte strings: what can be viewed in a map without making objects.
 _COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
@@ -159,8 +160,8 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
     def fail(reason: str) -> IndexFileError:
         return IndexFileError(data_name, name, reason)
 
-    with open_data(index_path) as file:
-        head = bytes(file.view(0, min(file.size, _PREFIX.size)))
+    with _open_index(index_path) as file:
+        head = file.head(_PREFIX.size)
         if head.startswith(MAGIC) or (head and MAGIC.startswith(head)):
             index = _load_extended(file, head, data_name, fail)
             return index if data_path is None else bind_index(index, data_path)
@@ -168,7 +169,7 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
             return _load_text(file, None, fail)
     opened = data_path if isinstance(data_path, DataFile) else open_data(data_path, mmap=False)
     try:
-        with open_data(index_path) as file:
+        with _open_index(index_path) as file:
             index = _load_text(file, opened, fail)
         return bind_index(index, opened)
     finally:
@@ -177,6 +178,15 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
 
 
 Fail = Callable[[str], IndexFileError]
+
+
+def _open_index(index_path: Any) -> DataFile:
+    """A small index is read, so that nothing that becomes of the file later matters; a large one is mapped."""
+    file = open_data(index_path, mmap=False)
+    if file.size <= _READ_WHOLE:
+        return file
+    file.close()
+    return open_data(index_path)
 
 
 def _load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fail) -> RecordIndex:
@@ -269,7 +279,7 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
     if data is not None:
         if file.size == 0 and data.size:
             raise StaleIndexError(data.path, file.path, f"the index is empty, the data has {data.size} bytes")
-        if data.size and detect(bytes(data.view(0, min(data.size, 512)))) is not None:
+        if data.size and detect(data.head(HEAD_SIZE)) is not None:
             raise fail("the data is compressed, which a text index cannot belong to")
         if file.size > (data.size // FRAME_OVERHEAD + 2) * _MOST_TEXT_LINE:
             raise fail("it is longer than any index of this data can be")
@@ -355,8 +365,8 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
 
 def verify_arrays(index_path: Any) -> None:
     """Check every array of an extended index file; `IndexFileError` where a checksum does not match."""
-    with open_data(index_path) as file:
-        head = bytes(file.view(0, min(file.size, _PREFIX.size)))
+    with _open_index(index_path) as file:
+        head = file.head(_PREFIX.size)
         if not head.startswith(MAGIC):
             return
 

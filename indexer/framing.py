@@ -69,7 +69,7 @@ _REASONS = (
     "bad_payload_crc",
     "index_mismatch",
 )
-_FIRST_CAPACITY = 1024
+_FIRST_CAPACITY = 4096
 
 UInt64Array = npt.NDArray[np.uint64]
 

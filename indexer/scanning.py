@@ -13,13 +13,23 @@ from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError
 from .files import DataFile, open_data, path_name
 from .formats import fingerprint
-from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_LENGTHS, UInt64Array
+from .framing import (
+    FRAME_OVERHEAD,
+    HEADER_SIZE,
+    VERIFY_ALL,
+    VERIFY_LENGTHS,
+    UInt64Array,
+    corrupt_error,
+    frame_header,
+    scan,
+)
 from .index import RecordIndex
 from .streams import iter_chunks
 
 __all__ = ["Collector", "scan_index"]
 
-_WINDOW = 2 << 20
+_WINDOW = 4 << 20
+_HOP = 64 << 10
 # So many bytes of a map stay in this process; it costs something to let go of them, so this is done rarely.
 _HELD = 32 << 20
 
@@ -45,23 +55,23 @@ class _Places:
         self._offsets = np.empty(0, np.uint64)
         self._lengths = np.empty(0, np.uint64)
         self._likely = likely
-        self._count = 0
+        self.count = 0
 
     def add(self, offsets: UInt64Array, lengths: UInt64Array) -> None:
-        end = self._count + len(offsets)
+        end = self.count + len(offsets)
         if end > len(self._offsets):
             done = int(offsets[-1]) + 1
-            capacity = max(2 * self._count, end * max(self._likely, done) // done * 33 // 32, end)
+            capacity = max(2 * self.count, end * max(self._likely, done) // done * 33 // 32, end)
             for name in ("_offsets", "_lengths"):
                 larger = np.empty(capacity, np.uint64)
-                larger[: self._count] = getattr(self, name)[: self._count]
+                larger[: self.count] = getattr(self, name)[: self.count]
                 setattr(self, name, larger)
-        self._offsets[self._count : end] = offsets
-        self._lengths[self._count : end] = lengths
-        self._count = end
+        self._offsets[self.count : end] = offsets
+        self._lengths[self.count : end] = lengths
+        self.count = end
 
     def arrays(self) -> tuple[UInt64Array, UInt64Array]:
-        return self._offsets[: self._count], self._lengths[: self._count]
+        return self._offsets[: self.count], self._lengths[: self.count]
 
 
 def _state(path: str) -> tuple[int, ...] | None:
@@ -73,35 +83,69 @@ def _state(path: str) -> tuple[int, ...] | None:
     return found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
 
 
+def _hop(data: DataFile, verify: int, places: _Places) -> int:
+    """From header to header of a file that is not mapped, without reading long payloads; the end reached."""
+    at = 0
+    while at < data.size:
+        window = data.view(at, min(_HOP, data.size - at))
+        last = at + window.nbytes == data.size
+        found = scan(window, verify=verify, final=last)
+        if len(found.offsets):
+            places.add(found.offsets + np.uint64(at), found.lengths)
+        at += found.end
+        reason, length = found.reason, 0
+        if reason is None and not last and found.end + HEADER_SIZE <= window.nbytes:
+            # The payload goes beyond the window: the header alone says where the next one is.
+            length = int.from_bytes(window[found.end : found.end + 8], "little")
+            if (
+                verify >= VERIFY_LENGTHS
+                and frame_header(length) != window[found.end : found.end + HEADER_SIZE]
+            ):
+                reason = "bad_length_crc"
+            elif length > data.size - at - FRAME_OVERHEAD:
+                reason = "truncated_record"
+            else:
+                places.add(np.array([at], np.uint64), np.array([length], np.uint64))
+                at += FRAME_OVERHEAD + length
+        if reason is not None:
+            head = bytes(window[:HEAD_SIZE])
+            raise corrupt_error(reason, path=data.path, record=places.count, offset=at, buffer_head=head)
+    return at
+
+
+def _pass(
+    source: Any, compression: str, verify: int, collector: Collector | None, num_threads: int, places: _Places
+) -> int:
+    """Every record of the stream, checked and handed to the collector; the size of the stream."""
+    end = held = 0
+    forget = getattr(source, "forget", None)
+    for chunk in iter_chunks(
+        source, compression_type=compression, verify=verify, chunk_size=_WINDOW, num_threads=num_threads
+    ):
+        offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
+        places.add(offsets, chunk.lengths)
+        if collector is not None:
+            collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
+        end = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])
+        if forget is not None and end - held >= _HELD:
+            forget(held, end - held)
+            held = end
+    return end
+
+
 def _scan_file(
     data: DataFile, verify: int, compression_type: str | None, collector: Collector | None, num_threads: int
 ) -> RecordIndex:
     wanted = normalize_compression(compression_type)
-    head = bytes(data.view(0, min(data.size, HEAD_SIZE)))
-    compression = (detect(head) or "") if wanted == "auto" else wanted
-    source: Any = open_stream(data.path, compression) if compression else data
+    compression = (detect(data.head(HEAD_SIZE)) or "") if wanted == "auto" else wanted
     places = _Places(data.size)
-    stream_size = held = 0
-    forget = None if compression else getattr(data, "forget", None)
-    try:
-        for chunk in iter_chunks(
-            source,
-            compression_type=compression,
-            verify=verify,
-            chunk_size=_WINDOW,
-            num_threads=num_threads,
-        ):
-            offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
-            places.add(offsets, chunk.lengths)
-            if collector is not None:
-                collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
-            stream_size = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])
-            if forget is not None and stream_size - held >= _HELD:
-                forget(held, stream_size - held)
-                held = stream_size
-    finally:
-        if source is not data:
-            source.close()
+    if compression:
+        with open_stream(data.reader(), compression) as stream:
+            stream_size = _pass(stream, compression, verify, collector, num_threads, places)
+    elif data.mapped or collector is not None or verify >= VERIFY_ALL:
+        stream_size = _pass(data, "", verify, collector, num_threads, places)
+    else:
+        stream_size = _hop(data, verify, places)
     metadata, columns = collector.finish() if collector is not None else ({}, {})
     offsets, lengths = places.arrays()
     return RecordIndex(
@@ -126,12 +170,14 @@ def scan_index(
     collector: Collector | None = None,
     num_threads: int = 1,
 ) -> RecordIndex:
-    """The index of a file, in memory; nothing is written.
+    """The index of a path, URL, seekable file object or `DataFile`, in memory; nothing is written.
 
     With ``verify=VERIFY_LENGTHS`` a plain file is hopped through from header to header; a compressed one is
     decompressed, forward and in constant memory. Raises at the first damage. A file that changes meanwhile is
     an `IndexFileError`.
     """
+    if isinstance(data_path, DataFile):
+        return _scan_file(data_path, verify, compression_type, collector, num_threads)
     path = path_name(data_path)
     before = _state(path)
     with open_data(data_path) as data:

@@ -20,7 +20,7 @@ from .compression import (
     open_output,
     open_stream,
 )
-from .errors import CompressionError, CorruptRecordError, TFRecordError
+from .errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
 from .files import DataFile, is_url, open_data, path_name
 from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, corrupt_error, scan
 
@@ -101,9 +101,7 @@ def _open_best(source: Any, compression: str, mmap: bool) -> DataFile | InputStr
     path = path_name(source)
     if mmap and compression in ("", "auto") and not is_url(path) and os.path.isfile(path):
         data = open_data(source)
-        if data.mapped and (
-            not compression or detect(bytes(data.view(0, min(data.size, HEAD_SIZE)))) is None
-        ):
+        if data.mapped and (not compression or detect(data.head(HEAD_SIZE)) is None):
             return data
         data.close()
     return open_stream(source, compression)
@@ -162,11 +160,19 @@ class _Walk:
             reason, path=self.source.path, record=self.record, offset=offset, buffer_head=head
         )
 
+    def placed(self, error: CompressionError | TruncatedRecordError, offset: int) -> TFRecordError:
+        """The failure of a source, at the record that it kept from being delivered."""
+        return type(error)(error.path, self.record, offset, error.reason, error.detail, error.hint)
+
     def mapped(self, start: tuple[int, int]) -> Iterator[Chunk]:
         data: DataFile = self.source
         at, self.record = start
         while at < data.size:
-            buffer = data.buffer()  # checks that the file did not shrink
+            try:
+                buffer = data.buffer()
+            except TruncatedRecordError as error:  # it shrank
+                self.damaged(self.placed(error, at))
+                return
             found = self.scan(buffer, at, self.chunk_size)
             if len(found.offsets):
                 yield Chunk(buffer, found.offsets, found.lengths, 0, self.record)
@@ -193,7 +199,7 @@ class _Walk:
     def read(self, stream: Any, start: tuple[int, int]) -> Iterator[Chunk]:
         base, self.record = start
         rest: Any = b""
-        failure: CompressionError | None = None
+        failure: CompressionError | TruncatedRecordError | None = None
         final = False
         while not final:
             filled, final, failure = self._fill(stream, rest)
@@ -218,12 +224,11 @@ class _Walk:
             rest = buffer[at:]
             base += at
         if failure is not None:
-            failure = CompressionError(
-                failure.path, self.record, base, failure.reason, failure.detail, failure.hint
-            )
-            self.damaged(failure)
+            self.damaged(self.placed(failure, base))
 
-    def _fill(self, stream: Any, rest: Any) -> tuple[bytearray, bool, CompressionError | None]:
+    def _fill(
+        self, stream: Any, rest: Any
+    ) -> tuple[bytearray, bool, CompressionError | TruncatedRecordError | None]:
         """A fresh buffer of what was left and at least what its first frame needs; (buffer, at end, failure).
 
         A source that gives little at a time is waited for until a fair chunk is there, unless few records are
@@ -240,6 +245,6 @@ class _Walk:
                 if not piece:
                     return filled, True, None
                 filled += piece
-        except CompressionError as error:
+        except (CompressionError, TruncatedRecordError) as error:
             return filled, True, error
         return filled, False, None

@@ -32,6 +32,7 @@ from indexer.errors import (
     TruncatedRecordError,
     UnsupportedCompressionError,
 )
+from indexer.files import open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_ALL, frame_record
 
@@ -466,3 +467,40 @@ def test_a_stale_index_is_never_used(make_file: Any) -> None:
     make_file(PAYLOADS[:2])
     with pytest.raises(StaleIndexError):
         check_index(data)
+
+
+@pytest.mark.parametrize("verify", [0, 1])
+def test_a_hop_without_a_map(verify: int, make_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "_HOP", 64)
+    sizes = [0, 5, 100, 30, 31, 32, 33, 47, 48, 49, 1000, 0, 0, 64, 3]
+    data = make_file([b"h" * size for size in sizes])
+    with open_data(data, mmap=False) as opened:
+        index = scan_index(opened, verify=verify)
+    assert index.lengths.tolist() == sizes
+    assert index.offsets.tolist() == np.cumsum([0] + [size + 16 for size in sizes])[:-1].tolist()
+    whole = data.read_bytes()
+    starts = [*index.offsets.tolist(), len(whole)]
+    for cut in range(len(whole)):
+        record = max(place for place, start in enumerate(starts) if start <= cut)
+        left = cut - starts[record]
+        if not left:
+            continue
+        with pytest.raises(TruncatedRecordError) as caught:
+            scan_index(io.BytesIO(whole[:cut]), verify=verify)
+        reason = "truncated_header" if left < 12 else "truncated_record"
+        assert (caught.value.record, caught.value.offset) == (record, starts[record])
+        assert caught.value.reason == reason
+    for record in (2, 10) if verify else ():
+        damaged = bytearray(whole)
+        damaged[starts[record] + 1] ^= 1
+        with pytest.raises(ChecksumError) as wrong:
+            scan_index(io.BytesIO(damaged), verify=verify)
+        assert (wrong.value.record, wrong.value.offset) == (record, starts[record])
+
+
+def test_compressed_objects(make_file: Any) -> None:
+    data = make_file(PAYLOADS, "a.gz", "gzip")
+    index = scan_index(io.BytesIO(data.read_bytes()), verify=VERIFY_ALL)
+    assert index.lengths.tolist() == [5, 0, 3, 300] and index.compression == "gzip"
+    with open_data(data) as opened:
+        assert len(scan_index(opened)) == 4

@@ -447,3 +447,23 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing_of_it(tmp_path: Path) -
     assert output.tell() == len(FRAMES[0])
     output.close()
     assert (tmp_path / "a").read_bytes() == FRAMES[0]
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_file_that_shrinks_on_the_way(mmap: bool, skip: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(DATA)
+    errors: list[Any] = []
+    records = end = 0
+    with open_data(path, mmap=mmap) as data:
+        try:
+            for chunk in iter_chunks(data, chunk_size=3000, on_damage=errors.append if skip else None):
+                records += len(chunk.offsets)
+                end = chunk.base_offset + int(chunk.offsets[-1] + chunk.lengths[-1]) + FRAME_OVERHEAD
+                os.truncate(path, 4000)
+        except TruncatedRecordError as error:
+            errors.append(error)
+    assert [error.reason for error in errors] == ["truncated_record"]
+    assert "shrank" in errors[0].detail
+    assert (errors[0].record, errors[0].offset, errors[0].path) == (records, end, str(path))
