@@ -25,7 +25,9 @@ from typing import Any
 
 from benchlib import report
 from benchlib.harness import PEERS, Libraries, judge, run_case
-from benchlib.suites import SUITES, Plan, sweeps
+from benchlib.plan import Plan
+from benchlib.suites import SUITES
+from benchlib.suites_parse import sweeps
 from make_corpus import MAIN_SHAPES
 
 

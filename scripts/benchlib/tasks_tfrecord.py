@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import os
 import random
 import resource
@@ -190,14 +192,35 @@ def random_read(spec: Spec) -> Run:
     return _holding(keep, lambda: _rows(take(some) for some in positions))
 
 
-def cold(spec: Spec) -> Run:
-    """Shuffled batches of a file whose pages were just dropped, with the kernel told ahead or not."""
+def _set_readahead(which: str) -> None:
+    """Take readahead away from the files of this process, which is used for nothing else."""
     from indexer import files
 
-    if not spec["readahead"]:  # this process is used for nothing else
-        for kind in vars(files).values():
-            if isinstance(kind, type) and "advise" in vars(kind) and issubclass(kind, files.DataFile):
-                kind.advise = lambda self, ranges: None  # type: ignore[method-assign]
+    if which == "ours":
+        return
+    for kind in vars(files).values():
+        if isinstance(kind, type) and "advise" in vars(kind) and issubclass(kind, files.DataFile):
+            kind.advise = lambda self, ranges: None  # type: ignore[method-assign]
+    if which == "none":
+        made = files._MappedFile.__init__
+        madvise = ctypes.CDLL(None).madvise
+
+        def make(self: Any, path: str, size: int, file_map: Any) -> None:
+            made(self, path, size, file_map)
+            start = np.frombuffer(self.buffer(), np.uint8).ctypes.data
+            if madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_RANDOM):
+                raise OSError("the map does not take MADV_RANDOM")
+
+        files._MappedFile.__init__ = make  # type: ignore[method-assign]
+
+
+def cold(spec: Spec) -> Run:
+    """Shuffled batches of a file whose pages were just dropped.
+
+    ``readahead`` is "ours" (the kernel is told what is coming), "kernel" (it is not, and reads around each
+    fault as its setting for the device says) or "none" (nor does it).
+    """
+    _set_readahead(spec["readahead"])
     batches: Callable[[], Iterable[Any]]
     if spec["through"] == "torch":
         from tfrecord.torch import TFRecordDataset

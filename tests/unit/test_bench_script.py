@@ -36,7 +36,9 @@ from benchlib.harness import (  # noqa: E402
     ratios,
     run_case,
 )
-from benchlib.suites import SUITES, Plan, sweeps  # noqa: E402
+from benchlib.plan import Plan  # noqa: E402
+from benchlib.suites import SUITES  # noqa: E402
+from benchlib.suites_parse import sweeps  # noqa: E402
 
 
 @pytest.mark.parametrize("name", [*make_corpus.MAIN_SHAPES, "wide"])

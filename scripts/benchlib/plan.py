@@ -1,0 +1,63 @@
+"""Where the files of a run are and how much of everything it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from make_corpus import SHAPES, Shape, corpus_file
+
+from benchlib.common import drop_pages
+
+
+@cache
+def warm(path: Path) -> None:
+    """Bring a file into the page cache as a reader of files does, from its start.
+
+    How a file got there decides how large the pieces are in which the kernel holds it, and with that the
+    speed of everybody who maps or reads it, by a factor of two: so it is dropped and read back first.
+    """
+    with suppress(OSError):  # it stays in memory where another process maps it
+        drop_pages(str(path))
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where the files are and how much of everything is wanted."""
+
+    folder: Path
+    shapes: tuple[str, ...]
+    scale: float = 1.0
+    seed: int = 0
+
+    def shape(self, name: str) -> Shape:
+        """The shape at this plan's size."""
+        return SHAPES[name].scaled(self.scale)
+
+    def some(self, count: int) -> int:
+        """``count`` at this plan's size, for work of which a part is enough."""
+        return max(64, int(count * self.scale))
+
+    def spec(self, shape: Shape, **more: Any) -> dict[str, Any]:
+        """The fields of a request about one shape's file."""
+        path = corpus_file(self.folder, shape, self.seed)
+        warm(path)
+        features = [[column.name, column.kind, column.length] for column in shape.columns]
+        base = {
+            "path": str(path),
+            "records": shape.records,
+            "bytes": path.stat().st_size,
+            "features": features,
+        }
+        return {**base, "batch": shape.batch, "seed": self.seed, **more}
+
+    def chosen(self, *names: str) -> Iterator[Shape]:
+        """Those of the named shapes that were asked for."""
+        return (self.shape(name) for name in names if name in self.shapes)

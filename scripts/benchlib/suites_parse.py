@@ -1,0 +1,115 @@
+"""What is compared of parsing bytes in memory, and the sweeps for the plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from make_corpus import vector_shape, wide_shape
+
+from benchlib.harness import Case, Contender, Target
+from benchlib.plan import Plan
+
+TF_FORMS = ("fixed", "varlen", "ragged")
+DECODE_TARGETS = {"small": 10.0, "tab": 5.0, "tok": 3.0, "ids": 3.0, "vec": 1.6, "img": 50.0}
+
+
+def parsers(plan: Plan, spec: dict[str, Any], tf_forms: tuple[str, ...] = TF_FORMS) -> tuple[Contender, ...]:
+    """Everybody who parses a batch in memory (and DALI, which only parses what it reads), on one CPU.
+
+    Each gets the batch in its own container: a BytesColumn, a string tensor, a list of bytes.
+    """
+    return (
+        Contender("ours", "parse_example", "tfrecord", "decode", spec),
+        Contender("list", "parse_example, list of bytes", "tfrecord", "decode", spec | {"source": "list"}),
+        Contender("ragged", "parse_example, ragged", "tfrecord", "decode", spec | {"form": "ragged"}),
+        *(
+            Contender(
+                f"tf_{form}", f"tf.io.parse_example, {form}", "tensorflow", "decode", spec | {"form": form}
+            )
+            for form in tf_forms
+        ),
+        Contender("bsl", "RecordBatch decoder", "tfx_bsl", "decode", spec),
+        Contender(
+            "bsl_schema", "RecordBatch decoder, schema", "tfx_bsl", "decode", spec | {"form": "schema"}
+        ),
+        Contender("dali", "readers.tfrecord from the file", "dali", "read", spec),
+    )
+
+
+def decode(plan: Plan) -> Iterator[Case]:
+    """Serialized records in memory to columns; one record to a dict; one column of many."""
+    for shape in plan.chosen("small", "tab", "tok", "ids", "vec", "img"):
+        spec = plan.spec(shape, limit=16 * shape.batch if shape.name != "img" else 4 * shape.batch)
+        best = tuple(f"tf_{form}" for form in TF_FORMS)
+        targets = (
+            Target("parse_example against tf.io", "ours", best, DECODE_TARGETS[shape.name]),
+            Target("parse_example of a list against tf.io", "list", best, DECODE_TARGETS[shape.name]),
+            Target("parse_example of a list against tfx-bsl", "list", ("bsl", "bsl_schema"), 1),
+            Target("parse_example against DALI", "ours", ("dali",), 1),
+        )
+        yield Case("decode", shape.name, f"batches of {shape.batch:,}", parsers(plan, spec), targets)
+    for shape in plan.chosen("tab"):
+        spec = plan.spec(shape, limit=plan.some(5_000))
+        yield Case(
+            "decode",
+            shape.name,
+            "one record to a dict",
+            (
+                Contender("ours", "parse_single_example", "tfrecord", "decode_one", spec),
+                Contender(
+                    "all",
+                    "parse_single_example, undescribed",
+                    "tfrecord",
+                    "decode_one",
+                    spec | {"described": False},
+                ),
+                Contender("lineage", "ParseFromString and dict", "lineage", "decode_one", spec),
+                Contender("tf", "tf.io.parse_single_example", "tensorflow", "decode_one", spec),
+            ),
+            (Target("one record to a dict", "ours", ("lineage",), 6),),
+        )
+        spec = plan.spec(shape, limit=16 * shape.batch)
+        one = spec | {"columns": [shape.columns[len(shape.columns) // 2].name]}
+        yield Case(
+            "decode",
+            shape.name,
+            "1 of 40 columns",
+            (
+                Contender("one", "1 of 40", "tfrecord", "decode", one),
+                Contender("all", "all 40", "tfrecord", "decode", spec),
+                Contender("tf", "tf.io.parse_example, 1 of 40", "tensorflow", "decode", one),
+                Contender(
+                    "bsl", "RecordBatch decoder, 1 of 40", "tfx_bsl", "decode", one | {"form": "schema"}
+                ),
+            ),
+            (Target("1 of 40 columns against all 40", "one", ("all",), 3),),
+        )
+
+
+def sweeps(plan: Plan) -> Iterator[tuple[str, float, Case]]:
+    """Parsing against batch size, record size and number of features: panel, place on its axis, case."""
+    tab = plan.shape("tab")
+    for size in (1, 4, 16, 64, 256, 1024, 4096, 16384):
+        spec = plan.spec(tab, batch=size, limit=plan.some(min(16_384, 256 * size)))
+        yield (
+            "records in a batch",
+            size,
+            Case("plot", "tab", f"batches of {size:,}", parsers(plan, spec, ("fixed",))),
+        )
+    for width in (1, 8, 64, 512, 4096, 32_768):
+        shape = vector_shape(width, plan.some(min(16_384, max(256, (16 << 20) // width))))
+        spec = plan.spec(shape, batch=min(1024, max(16, shape.records // 4)))
+        yield (
+            "floats in a record",
+            width,
+            Case("plot", "vec", f"{width:,} floats", parsers(plan, spec, ("fixed",))),
+        )
+    for count in (1, 3, 10, 30, 100, 300, 1000):
+        shape = wide_shape(count, plan.some(min(16_384, max(512, 1_000_000 // count))))
+        spec = plan.spec(shape, batch=min(1024, shape.records))
+        yield (
+            "features in a record",
+            count,
+            Case("plot", "wide", f"{count:,} features", parsers(plan, spec, ("fixed",))),
+        )
