@@ -210,7 +210,7 @@ REFUSED = [
     (np.array([[0.0], [1e300]]), "float", ValueError, "float 1e+300 at position 1"),
     (10**400, "float", ValueError, "an int of 1329 bits"),
     (decimal.Decimal("1e400"), "float", ValueError, "Decimal"),
-    (np.longdouble("1e400"), "float", ValueError, "longdouble 1e+400"),
+    (np.longdouble("1e400"), "float", ValueError, f"{np.longdouble.__name__} 1e+400"),
     ([[1], [2, 3]], "int", ValueError, "a ragged nested list"),
     ([1, [2]], "int", ValueError, "a ragged nested list"),
     ([np.arange(2), np.arange(3)], "int", ValueError, "a ragged nested list"),
