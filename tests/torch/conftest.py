@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import indexer
+from tfrecord.columns import Ragged
 from tfrecord.writer import TFRecordWriter
 
 pytest.importorskip("torch")
@@ -48,7 +49,7 @@ def ids(items: Any) -> list[int]:
     out: list[int] = []
     for item in items:
         value = item["id"]
-        value = value.values if hasattr(value, "values") else value
+        value = value.values if isinstance(value, Ragged) else value
         out.extend(int(v) for v in np.asarray(value).ravel())
     return out
 

@@ -231,8 +231,8 @@ class EpochDataset(IterableDataset[Any]):
             worker, num_workers, taken = fields
             if info is None or (info.id, info.num_workers) != (worker, num_workers):
                 raise ValueError(
-                    f"this is the state of worker {worker} of {num_workers}, for a StatefulDataLoader with as "
-                    "many workers; for another number make a state of what the loop has consumed: "
+                    f"this is the state of worker {worker} of {num_workers}, for a StatefulDataLoader with "
+                    "as many workers; for another number make a state of what the loop has consumed: "
                     "dataset.state_at(epoch, position)"
                 )
             start = Start(int(state["epoch"]), int(state["position"]), int(state.get("layout", 0)))
@@ -251,8 +251,8 @@ class EpochDataset(IterableDataset[Any]):
         """ValueError where a state needs the number of ranks that it was made with."""
         if not self.positioned and state["world_size"] != world_size and state["position"]:
             raise ValueError(
-                f"the state was made with {state['world_size']} ranks, here are {world_size}: compressed "
-                "files without an index are dealt by rank and worker and cannot be resumed on another number; "
+                f"the state was made with {state['world_size']} ranks, here are {world_size}: "
+                "compressed files without an index are dealt by rank and worker and cannot be resumed on another number; "
                 "build an index"
             )
 
@@ -300,7 +300,8 @@ class _Pass:
         self.start: Start | None = None
         self.share: Share | None = None
         self.taken = 0
-        self.at_end = False
+        self.at_end = False  # nothing is left
+        self._ahead = False  # of an epoch that may be taken back
         self._items: Iterator[Any] | None = None
 
     def __iter__(self) -> _Pass:
@@ -313,6 +314,9 @@ class _Pass:
             return next(self._items)
         except StopIteration:
             self.at_end = True
+            if self._ahead:
+                self._ahead = False
+                self.dataset._counter.end_restored()
             raise
         except TFRecordError as error:
             carried = for_loader(error)
@@ -353,7 +357,8 @@ class _Pass:
         self.start, self.taken, done = restored
         if done and dataset._counter.all_done(key):
             # Every worker's share was done: that epoch is over, and this is the next one's pass.
-            self.start, self.taken = dataset._counter.begin(key._replace(number=-1 - self.number)), 0
+            self.start, self.taken, self._ahead = Start(self.start.epoch + 1), 0, True
+            dataset._counter.begin_restored(key, self.start.epoch)
 
     def _from_places(self, share: Share) -> Iterator[Any]:
         assert self.start is not None

@@ -34,11 +34,13 @@ _SLOT_WORDS = 128
 _SLOTS = 1024
 _SLOT_BYTES = 8 * _SLOT_WORDS
 _MASK_WORDS = 4
-_RECENT = 8  # passes remembered; a process rarely has two under way at once
+_RECENT = 7  # passes remembered; a process rarely has two under way at once
 
 # Words of a slot: the next pass, then a ring of recent ones.
 _EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS = range(7)
-_HEAD = 8
+# Of an epoch begun by workers that were restored at the end of the one before: see `begin_restored`.
+_AHEAD, _AHEAD_SEED, _AHEAD_IDENTITY, _AHEAD_ENDED = range(7, 11)
+_HEAD = 16
 # Words of a recent pass; it is in use where its state is not 0.
 _STATE, _SEED, _NUMBER, _IDENTITY, _P_EPOCH, _P_POSITION, _P_LAYOUT, _JOINED = range(8)
 _DONE = _JOINED + _MASK_WORDS
@@ -183,14 +185,14 @@ class EpochCounter:
         with self._region.locked(self._slot) as words:
             words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
             words[_LOADED] = loaded
-            words[_BY_WORKERS] = 0
+            words[_BY_WORKERS] = words[_AHEAD] = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Start `epoch` next, from its beginning unless it is the epoch of a loaded state."""
         with self._region.locked(self._slot) as words:
             if not (words[_LOADED] and words[_EPOCH] == epoch):
                 words[_EPOCH], words[_POSITION], words[_LAYOUT], words[_LOADED] = epoch, 0, 0, 0
-            words[_BY_WORKERS] = 0
+            words[_BY_WORKERS] = words[_AHEAD] = 0
 
     def begin(self, key: PassKey | None = None) -> Start:
         """Start the next pass; with a worker's key, once for all the workers of that pass."""
@@ -200,6 +202,7 @@ class EpochCounter:
                 if found is not None:
                     _set_bit(found[_JOINED:], key.worker)
                     return Start(*map(int, found[_P_EPOCH : _P_LAYOUT + 1]))
+            self._settle_ahead(words, key)
             start = Start(int(words[_EPOCH]), int(words[_POSITION]), int(words[_LAYOUT]))
             words[_EPOCH] += 1
             words[_POSITION] = words[_LAYOUT] = words[_LOADED] = 0
@@ -209,7 +212,7 @@ class EpochCounter:
             return start
 
     def restore(self, key: PassKey, start: Start, *, done: bool) -> None:
-        """A worker goes on within a pass; it notes whether its own share was already all read."""
+        """A worker goes on within a pass; it notes whether its own share was all read."""
         with self._region.locked(self._slot) as words:
             found = self._find(words, key)
             if found is None:
@@ -218,6 +221,35 @@ class EpochCounter:
             _set_bit(found[_JOINED:], key.worker)
             if done:
                 _set_bit(found[_DONE:], key.worker)
+
+    def begin_restored(self, key: PassKey, epoch: int) -> None:
+        """Workers that were restored at an epoch's end go on with `epoch`, the next one.
+
+        A StatefulDataLoader restores such a set also where the loop had seen the end: then it lets the set
+        read ahead a little, throws it away, and asks again. So the epoch is taken back if the next pass
+        finds that set
+        unfinished: its process alive, or (workers that persist) asked anew before all had come to their ends.
+        """
+        with self._region.locked(self._slot) as words:
+            if words[_EPOCH] == epoch and not words[_POSITION]:
+                words[_EPOCH] += 1
+                words[_AHEAD], words[_AHEAD_ENDED] = os.getpid(), 0
+                words[_AHEAD_SEED], words[_AHEAD_IDENTITY] = key.seed, key.identity
+
+    def end_restored(self) -> None:
+        """A worker has come to the end of an epoch that it began so."""
+        with self._region.locked(self._slot) as words:
+            words[_AHEAD_ENDED] += 1
+
+    def _settle_ahead(self, words: Any, key: PassKey | None) -> None:
+        if words[_AHEAD] and key is not None:
+            near = abs(int(words[_AHEAD_IDENTITY]) - key.identity) < key.num_workers
+            if words[_AHEAD_SEED] == key.seed and near:
+                unfinished = words[_AHEAD_ENDED] < key.num_workers
+            else:
+                unfinished = _is_alive(int(words[_AHEAD]))
+            words[_EPOCH] -= unfinished
+        words[_AHEAD] = 0
 
     def all_done(self, key: PassKey) -> bool:
         """Whether all workers of a restored pass were done: then it is the next epoch's turn."""
@@ -269,6 +301,14 @@ class EpochCounter:
             if path not in _opened:
                 _opened[path] = _Region(path)
             self._region, self._slot = _opened[path], slot
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _bit(mask: Any, worker: int) -> bool:

@@ -278,8 +278,8 @@ class MultiTFRecordDataset(EpochDataset):
     def _check_world(self, state: dict[str, Any], world_size: int) -> None:
         if state["world_size"] != world_size and state["position"]:
             raise ValueError(
-                f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: a mix "
-                "goes on with the ranks it was begun with, among which its weights were kept; start another epoch"
+                f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: "
+                "a mix goes on with the ranks it was begun with, among which its weights were kept"
             )
 
 

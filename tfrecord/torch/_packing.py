@@ -1,8 +1,8 @@
 """A dict of tensors that goes from a worker to the main process in one piece.
 
-A DataLoader sends each tensor of a batch on its own, by a file descriptor that is asked for over a socket: with forty
-columns this costs more than reading and decoding them. Here all columns are laid into one buffer, sorted by dtype,
-and are views of its copy on the other side.
+A DataLoader sends each tensor of a batch on its own, by a file descriptor that is asked for over a socket:
+with forty columns this costs more than reading and decoding them. Here all columns are laid into one buffer,
+sorted by dtype, and are views of its copy on the other side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ALIGNMENT = 64
 
 
 class TensorDict(dict[str, Any]):
-    """A batch: a dict of tensors, lists of bytes and ragged columns, which travels between processes as one."""
+    """A batch: a dict of tensors, lists of bytes and ragged columns, sent between processes as one."""
 
     def __copy__(self) -> TensorDict:
         return TensorDict(self)

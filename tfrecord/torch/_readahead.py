@@ -37,7 +37,7 @@ def _resident(buffer: memoryview, offsets: Int64Array) -> bool:
 
 
 class Readahead:
-    """Hints for the records at `positions`, read in this order: a bounded number of bytes ahead of the reading."""
+    """Hints for the records at `positions`, read in this order, a bounded number of bytes ahead."""
 
     def __init__(self, store: Any, positions: Int64Array) -> None:
         self._store, self._positions = store, positions

@@ -1,8 +1,9 @@
 """Shared memory that a worker uses again and again to hand batches to the main process.
 
-Fresh shared memory costs a page fault for every few kilobytes, more than the copy itself. So a worker keeps a few
-blocks: it fills a free one and sends its name; the receiver copies the batch out and marks the block free. Where a
-block cannot be had (none is free, or the system has no memfd) the caller sends the bytes themselves.
+Fresh shared memory costs a page fault for every few kilobytes, more than the copy itself. So a worker keeps
+a few
+blocks: it fills a free one and sends its name; the receiver copies the batch out and marks the block free.
+Where a block cannot be had (none is free, or the system has no memfd) the caller sends the bytes themselves.
 """
 
 from __future__ import annotations

@@ -1,0 +1,404 @@
+"""With real worker processes: start methods, epochs, states, errors, memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import random
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from conftest import ids
+from torch.utils.data import DataLoader, IterableDataset
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError
+from tfrecord.columns import Ragged
+from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
+from tfrecord.torch._packing import TensorDict
+
+# What torch and torchdata say of this machine and of each other.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
+]
+DESCRIPTION = {"id": "int", "x": "float", "name": "byte"}
+
+
+def one_id(record: dict[str, Any]) -> dict[str, Any]:
+    return {"id": record["id"]}
+
+
+def loader(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, batch_size=options.pop("batch_size", None), num_workers=workers, **options)
+
+
+class TestEpochs:
+    @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+    def test_each_pass_is_the_next_epoch(self, make: Any, method: str) -> None:
+        """New workers for every pass, an early break, and set_epoch, by any way of starting processes."""
+        dataset = TFRecordDataset(make([7, 0, 10]), None, {"id": "int"}, shuffle=True)
+        expected = []
+        for epoch in range(4):
+            dataset.set_epoch(epoch)
+            expected.append(ids(dataset))
+        assert len({tuple(order) for order in expected}) == 4
+        dataset.set_epoch(0)
+        data = loader(dataset, 2, multiprocessing_context=method)
+        assert ids(data) == expected[0]
+        assert ids([next(iter(data))]) == expected[1][:1]
+        assert ids(data) == expected[2]
+        assert dataset.epoch == 2
+        dataset.set_epoch(1)
+        assert ids(data) == expected[1]
+        assert ids(dataset) == expected[2]  # and the same count in this process
+
+    def test_persistent_workers(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([23]), None, {"id": "int"}, shuffle=True)
+        expected = [ids(dataset) for _ in range(6)]
+        dataset.set_epoch(0)
+        data = loader(dataset, 3, persistent_workers=True)
+        assert [ids(data), ids(data)] == expected[:2]
+        iterator = iter(data)
+        next(iterator)
+        assert ids(data) == expected[3]
+        dataset.set_epoch(1)
+        assert ids(data) == expected[1]
+        dataset.load_state_dict(dataset.state_at(4, 20))
+        assert [ids(data), ids(data)] == [expected[4][20:], expected[5]]
+
+    def test_the_same_seed_of_torch_before_each_pass_is_another_epoch_all_the_same(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([20]), None, {"id": "int"}, shuffle=True)
+        data = loader(dataset, 2)
+        orders = []
+        for _ in range(3):
+            torch.manual_seed(0)
+            orders.append(tuple(ids(data)))
+        assert len(set(orders)) == 3 and all(sorted(order) == list(range(20)) for order in orders)
+
+    def test_two_loaders_at_once(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([16]), None, {"id": "int"}, shuffle=True)
+        pairs = list(zip(loader(dataset, 2), loader(dataset, 2), strict=True))
+        first, second = (ids(side) for side in zip(*pairs, strict=True))
+        assert sorted(first) == sorted(second) == list(range(16)) and first != second
+
+    def test_worker_passes_of_a_wrapper_stay_together(self, make: Any) -> None:
+        """A dataset that goes through ours twice a pass in each worker reads each epoch whole."""
+        dataset = TFRecordDataset(make([9]), None, {"id": "int"}, shuffle=True)
+        got = ids(loader(_Twice(dataset), 2))
+        assert sorted(got) == sorted([*range(9), *range(9)])
+
+    def test_many_datasets_cost_no_descriptors(self, make: Any) -> None:
+        paths = make([1])
+        TFRecordDataset(paths)
+        before = psutil.Process().num_fds()
+        held = [TFRecordDataset(paths) for _ in range(50)]
+        assert psutil.Process().num_fds() == before
+        held[0].set_epoch(5)
+        assert [dataset.epoch for dataset in held[:3]] == [5, 0, 0]
+
+    def test_copies_count_for_themselves(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([5]), None, {"id": "int"})
+        list(dataset)
+        twin = pickle.loads(pickle.dumps(dataset))
+        list(dataset)
+        assert (dataset._counter.peek().epoch, twin._counter.peek().epoch) == (2, 1)
+
+    def test_from_several_threads(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([40]), None, {"id": "int"}, shuffle=True)
+        got: list[list[int]] = []
+        threads = [threading.Thread(target=lambda: got.append(ids(dataset))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({tuple(order) for order in got}) == 4
+        assert all(sorted(order) == list(range(40)) for order in got)
+
+
+class _Twice(IterableDataset[Any]):
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Any:
+        yield from self.dataset
+        yield from self.dataset
+
+
+class TestLength:
+    @pytest.mark.parametrize("workers", [0, 1, 3])
+    @pytest.mark.parametrize("batch_size", [None, 1, 4])
+    def test_no_warning_of_length(self, make: Any, workers: int, batch_size: int | None) -> None:
+        """Warnings are errors here: len is known before and right after."""
+        dataset = TFRecordDataset(make([10, 3]), None, {"id": "int"}, shuffle=True, rank=1, world_size=2)
+        data = loader(dataset, workers, batch_size=batch_size)
+        for _ in range(2):
+            assert len(data) == (6 if batch_size is None else -(-6 // batch_size))
+            assert len(ids(data)) == 6
+        inside = TFRecordDataset(make([10, 3]), None, {"id": "int"}, batch_size=5)
+        data = loader(inside, workers)
+        assert len(data) == len(list(data)) == 3
+
+
+class TestState:
+    @pytest.mark.parametrize("workers", [0, 1, 2])
+    @pytest.mark.parametrize("batch_size", [None, 3])
+    def test_stateful_loader_at_every_step(self, make: Any, workers: int, batch_size: int | None) -> None:
+        paths = make([8, 3])
+
+        def fresh() -> tuple[Any, Any]:
+            dataset = TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, batch_size=batch_size)
+            more = {"prefetch_factor": 4} if workers else {}
+            return dataset, StatefulDataLoader(dataset, batch_size=None, num_workers=workers, **more)
+
+        dataset = fresh()[0]
+        epochs = [[ids([item]) for item in dataset] for _ in range(3)]
+        total = len(epochs[0])
+        states: list[Any] = []
+        data = fresh()[1]
+        states.append(data.state_dict())
+        for _ in data:
+            states.append(pickle.loads(pickle.dumps(data.state_dict())))
+        finished = data.state_dict()
+        assert len(states) == total + 1
+        for step in (0, 1, 2, total // 2, total - 1, total):
+            data = fresh()[1]
+            data.load_state_dict(states[step])
+            rest = [ids([item]) for item in data]
+            follows = [ids([item]) for item in data]
+            if step < total:
+                assert (rest, follows) == (epochs[0][step:], epochs[1])
+            else:
+                assert sorted(rest) == sorted(epochs[1]) and sorted(follows) == sorted(epochs[2])
+        data = fresh()[1]
+        data.load_state_dict(finished)
+        assert [ids([item]) for item in data] == epochs[1]
+
+    def test_stateful_loader_that_collates(self, make: Any) -> None:
+        """Records batched by the loader, snapshots now and then, persistent workers."""
+        paths = make([30])
+        options = {"batch_size": 4, "num_workers": 2, "persistent_workers": True, "snapshot_every_n_steps": 3}
+        fresh = lambda: StatefulDataLoader(  # noqa: E731
+            TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, transform=one_id), **options
+        )
+        data = fresh()
+        whole = [ids([item]) for item in data]
+        follows = [ids([item]) for item in data]
+        for step in (1, 2, 4, 7):
+            data = fresh()
+            iterator = iter(data)
+            before = [ids([next(iterator)]) for _ in range(step)]
+            state = data.state_dict()
+            del iterator, data
+            resumed = fresh()
+            resumed.load_state_dict(state)
+            assert before + [ids([item]) for item in resumed] == whole
+            assert [ids([item]) for item in resumed] == follows
+
+    def test_plain_loader_by_what_the_loop_consumed(self, make: Any) -> None:
+        """Another process's loader, another number of workers, from the count of batches."""
+        paths = make([25])
+        dataset = TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, batch_size=4)
+        expected = [[ids([item]) for item in dataset] for _ in range(2)]
+        dataset.set_epoch(0)
+        iterator = iter(loader(dataset, 2))
+        consumed = [ids([next(iterator)]) for _ in range(3)]
+        with pytest.raises(RuntimeError, match="state_at"):
+            dataset.state_dict()
+        state = dataset.state_at(0, len(consumed))
+        del iterator
+        resumed = TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, batch_size=4)
+        resumed.load_state_dict(state)
+        data = loader(resumed, 3)
+        assert [consumed + [ids([item]) for item in data], [ids([item]) for item in data]] == expected
+
+    def test_a_workers_state_says_where_it_belongs(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([9]), None, {"id": "int"})
+        data = StatefulDataLoader(dataset, batch_size=None, num_workers=2)
+        iterator = iter(data)
+        next(iterator)
+        worker = data.state_dict()["_snapshot"]["_worker_snapshots"]["worker_1"]["dataset_state"]
+        with pytest.raises(ValueError, match=r"worker 1 of 2.*state_at"):
+            dataset.load_state_dict(worker)
+
+
+class TestErrors:
+    """Few of them with workers: torch takes five seconds to part with a worker that has failed."""
+
+    @pytest.mark.parametrize(
+        ("kind", "workers"), [(TFRecordDataset, 0), (TFRecordDataset, 2), (TFRecordMapDataset, 0)]
+    )
+    def test_damage_keeps_its_place(self, make: Any, kind: Any, workers: int) -> None:
+        paths = make([5, 5, 5, 5, 5])
+        data = bytearray(Path(paths[2]).read_bytes())
+        data[-6] ^= 1
+        Path(paths[2]).write_bytes(data)
+        seen = []
+        with pytest.raises(ChecksumError) as caught:
+            for item in loader(kind(paths, None, {"id": "int"}), workers):
+                seen.append(item)
+        assert (caught.value.path, caught.value.record) == (paths[2], 4)
+        assert paths[2] in str(caught.value) and caught.value.offset > 0
+        assert ids(seen)[:14] == list(range(14)) or workers
+        if workers:
+            assert "in DataLoader worker process" in str(caught.value.__cause__)
+
+    @pytest.mark.parametrize(("workers", "batch_size"), [(0, None), (0, 4), (1, 4)])
+    def test_wrong_requests_keep_their_place(self, make: Any, workers: int, batch_size: int | None) -> None:
+        paths = make([3])
+        options = {"batch_size": batch_size}
+        with pytest.raises(FeatureKindError) as kind:
+            list(loader(TFRecordDataset(paths, None, {"id": "float"}, **options), workers))
+        assert (kind.value.path, kind.value.record, kind.value.key) == (paths[0], 0, "id")
+        if batch_size is None:
+            with pytest.raises(MissingFeatureError) as missing:
+                list(loader(TFRecordDataset(paths, None, {"nothing": "float"}), workers))
+            assert (missing.value.path, missing.value.record, missing.value.key) == (paths[0], 0, "nothing")
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_transform_errors_name_the_record(self, make: Any, workers: int) -> None:
+        paths = make([2, 3])
+        data = loader(TFRecordDataset(paths, None, {"id": "int"}, transform=_fail_on_three), workers)
+        with pytest.raises(ZeroDivisionError, match=rf"{paths[1]}: record 1: transform raised"):
+            list(data)
+        batches = TFRecordDataset(paths, None, {"id": "int"}, transform=_fail_on_three, batch_size=2)
+        with pytest.raises(ZeroDivisionError, match=rf"{paths[1]}: record 0 \(the first of a batch of 2\)"):
+            list(batches)
+
+    def test_a_transform_cannot_end_the_data(self, make: Any) -> None:
+        with pytest.raises(RuntimeError, match="record 0: transform raised StopIteration"):
+            list(TFRecordDataset(make([2]), transform=_stop))
+
+
+def _fail_on_three(record: Any) -> Any:
+    value = record["id"]
+    value = value.values if isinstance(value, Ragged) else value
+    if int(value[-1]) == 3:
+        return 1 // 0
+    return record
+
+
+def _stop(record: Any) -> Any:
+    raise StopIteration
+
+
+class TestBatchesAcrossProcesses:
+    def test_a_batch_arrives_as_it_was(self, make: Any) -> None:
+        """Small batches by the pipe, large ones by memory that is used again; all writable and of their own."""
+        for size, count in ((4, 8), (2000, 6000)):
+            dataset = TFRecordDataset(make([count]), None, DESCRIPTION, batch_size=size)
+            here, there = list(dataset), list(loader(dataset, 1))
+            assert len(here) == len(there) == count // size
+            for ours, theirs in zip(here, there, strict=True):
+                assert type(theirs) is TensorDict and isinstance(theirs, dict)
+                assert list(ours) == list(theirs)
+                assert ours["name"] == theirs["name"] and isinstance(theirs["name"], list)
+                for name in ("id", "x"):
+                    assert ours[name].equals(theirs[name])
+                    assert theirs[name].values.dtype == ours[name].values.dtype
+                theirs["id"].values.add_(1)
+            assert torch.equal(there[0]["id"].values, here[0]["id"].values + 1)
+
+    def test_memory_is_free_again_after_a_break(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([6000]), None, DESCRIPTION, batch_size=500)
+        data = loader(dataset, 1, persistent_workers=True, prefetch_factor=8)
+        for _ in range(5):
+            next(iter(data))
+        assert sorted(ids(data)) == list(range(6000))
+
+    def test_other_values_pass_too(self) -> None:
+        batch = TensorDict(a=torch.arange(3), n=None, s="text", e=[], b=[b"", b"x\0"], z=torch.empty(0, 2))
+        back = pickle.loads(pickle.dumps(batch))
+        assert type(back) is TensorDict and back.copy().keys() == batch.keys()
+        assert (back["n"], back["s"], back["e"], back["b"]) == (None, "text", [], [b"", b"x\0"])
+
+
+def _pss(process: psutil.Process) -> int:
+    return int(process.memory_full_info().pss)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PSS is told by Linux only")
+class TestMemory:
+    def test_workers_stay_flat_over_ten_epochs(self, make: Any) -> None:
+        paths = make([4000, 4000])
+        dataset = TFRecordDataset(paths, None, DESCRIPTION, shuffle=True, batch_size=64)
+        data = loader(dataset, 2, persistent_workers=True)
+        used = []
+        for _ in range(12):
+            assert sum(len(batch["name"]) for batch in data) == 8000
+            children = [
+                c for c in psutil.Process().children() if "resource_tracker" not in " ".join(c.cmdline())
+            ]
+            used.append(sum(_pss(child) for child in children))
+        assert used[-1] < used[1] + (6 << 20), used
+
+    def test_a_queue_is_bounded_in_bytes(self, tmp_path: Any) -> None:
+        """400 records of 100 kB through a queue of 1,000 records or 2 MB: never much more than 2 MB."""
+        import tracemalloc
+
+        from tfrecord.writer import TFRecordWriter
+
+        path = tmp_path / "large.tfrecord.gz"
+        with TFRecordWriter(path, compression_type="GZIP") as writer:
+            for i in range(400):
+                writer.write({"id": (i, "int"), "x": (bytes(100_000), "byte")})
+        dataset = TFRecordDataset(
+            path, None, {"id": "int"}, shuffle_queue_size=1000, shuffle_queue_bytes=2_000_000
+        )
+        tracemalloc.start()
+        got = ids(dataset)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert sorted(got) == list(range(400)) and got != list(range(400))
+        assert peak < 12 << 20
+        assert max(abs(place - number) for place, number in enumerate(got[:300])) > 5
+
+
+class TestManners:
+    def test_global_generators_are_left_alone(self, make: Any) -> None:
+        paths, packed = make([30]), make([30], gzip=True)
+        random.seed(1), np.random.seed(1), torch.manual_seed(1)
+        expected = random.random(), np.random.rand(), torch.rand(1).item()
+        random.seed(1), np.random.seed(1), torch.manual_seed(1)
+        list(TFRecordDataset(paths, shuffle=True))
+        list(TFRecordDataset(paths, shuffle_queue_size=5, seed=None))
+        list(TFRecordDataset(packed, shuffle_queue_size=5))
+        next(iter(MultiTFRecordDataset("{}", None, {paths[0]: 1.0, packed[0]: 1.0})))
+        assert (random.random(), np.random.rand(), torch.rand(1).item()) == expected
+
+    def test_gzip_is_dealt_by_files_where_there_are_enough(self, make: Any, quiet: None) -> None:
+        paths = make([5] * 6, gzip=True)
+        data = loader(TFRecordDataset(paths, None, {"id": "int"}), 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert sorted(ids(data)) == list(range(30))
+
+    def test_what_is_said_once(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([5], gzip=True), None, {"id": "int"}, shuffle=True)
+        with pytest.warns(UserWarning, match="a queue of 16,384 records") as caught:
+            for _ in range(3):
+                list(dataset)
+        assert len(caught) == 1
+        from conftest import SimulatedLoader
+
+        shared = TFRecordDataset(make([5], gzip=True), None, {"id": "int"})
+        with pytest.warns(UserWarning, match="so each decompresses all") as caught:
+            for _ in range(3):
+                list(SimulatedLoader(shared, 3))
+        assert len(caught) == 1
+
+    def test_handles_open_in_the_worker(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([5] * 3), None, {"id": "int"}, shuffle=True)
+        data = pickle.dumps(dataset)
+        assert len(data) < 8000
+        list(dataset)
+        assert len(pickle.dumps(dataset)) < 8000
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert sorted(pool.apply(ids, (dataset,))) == list(range(15))
