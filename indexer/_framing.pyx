@@ -217,6 +217,9 @@ cdef class FileMap:
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, <void *>self._base, <Py_ssize_t>self.size, 1, flags)
 
+    def __reduce__(self):
+        raise TypeError("a map of a file cannot be pickled")
+
     def __len__(self):
         return self.size
 

@@ -181,7 +181,7 @@ Fail = Callable[[str], IndexFileError]
 
 
 def _open_index(index_path: Any) -> DataFile:
-    """A small index is read, so that nothing that becomes of the file later matters; a large one is mapped."""
+    """A small index is read, so that it does not matter what becomes of the file; a large one is mapped."""
     file = open_data(index_path, mmap=False)
     if file.size <= _READ_WHOLE:
         return file
