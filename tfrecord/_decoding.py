@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "SAMPLE",
     "Batch",
     "RecordDecoder",
+    "decoded_ahead",
     "is_damage",
     "settle_type",
     "warn_of_feature_lists",
@@ -32,11 +33,15 @@ __all__ = [
 RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
 
 Batch = ColumnBatch | SequenceBatch | BytesColumn
+LocatedError = DecodeError | MissingFeatureError | FeatureKindError
 Locate = Callable[[int], tuple[str, int]]
 
 LOCATED_ERRORS = (DecodeError, MissingFeatureError, FeatureKindError)
 # So many records are looked at to tell what they are.
 SAMPLE = 32
+# So many are decoded ahead of what a loop over records takes.
+_AHEAD = 16
+_AHEAD_BYTES = 1 << 16
 
 
 def settle_type(payloads: Sequence[Any]) -> str:
@@ -64,6 +69,44 @@ def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def decoded_ahead(
+    views: Iterable[memoryview],
+    first: int,
+    check: Callable[[], object],
+    decode: Callable[[memoryview], Any],
+    failed: Callable[[int, memoryview, LocatedError], object],
+) -> Iterator[Any]:
+    """``decode`` of each payload, a few ahead of what is taken, so that one ``check`` of the file does for
+    them.
+
+    ``failed`` gets the place (counted from ``first``), the payload and the error, after the records before it
+    were given out; it raises, or returns to go on without the record.
+    """
+    payloads = iter(views)
+    row = first
+    while True:
+        few = list(islice(payloads, _AHEAD))
+        if not few:
+            return
+        check()
+        done: list[Any] = []
+        size = 0
+        for payload in few:
+            if size > _AHEAD_BYTES:  # large ones are not held, but looked at one by one
+                yield from done
+                done, size = [], 0
+                check()
+            try:
+                done.append(decode(payload))
+            except LOCATED_ERRORS as error:
+                yield from done
+                done = []
+                failed(row, payload, error)
+            size += len(payload)
+            row += 1
+        yield from done
 
 
 class RecordDecoder:
@@ -102,34 +145,35 @@ class RecordDecoder:
             self.plan.select(names)
         return names
 
-    def one(self, payload: memoryview, path: str) -> Any:
+    def look(self, path: str, payloads: Iterable[Any]) -> None:
+        """Once: are they really what ``record_type="example"`` says?"""
+        if not self._looked:
+            self._looked = True
+            warn_of_feature_lists(path, islice(payloads, SAMPLE))
+
+    def one(self, payload: memoryview) -> Any:
         """One record: a dict, a pair of dicts, or bytes. Errors do not know their place."""
         if self.record_type == "bytes":
             return payload.tobytes()
-        if not self._looked:
-            self._looked = True
-            warn_of_feature_lists(path, [payload])
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
         return decode_record(payload, self.plan, lists)
 
     def records(self, rows: Rows) -> Iterator[Any]:
         """`one` of each row in turn; what is no message goes to the policy."""
+
+        def failed(row: int, payload: memoryview, error: LocatedError) -> None:
+            located = error.at(*rows.locate(row))
+            if not self.policy.skips or not is_damage(payload, error):
+                raise located from None
+            self.policy.handle(located)
+
         for first, views in zip(count(0, GROUP), rows.groups(), strict=False):
             if self.record_type == "bytes":
                 rows.check()
                 yield from [view.tobytes() for view in views]
-                continue
-            for row, payload in enumerate(views, first):
-                rows.check()
-                try:
-                    record = self.one(payload, rows.paths[0])
-                except LOCATED_ERRORS as error:
-                    located = error.at(*rows.locate(row))
-                    if not self.policy.skips or not is_damage(payload, error):
-                        raise located from None
-                    self.policy.handle(located)
-                    continue
-                yield record
+            else:
+                self.look(rows.paths[0], views)
+                yield from decoded_ahead(views, first, rows.check, self.one, failed)
 
     def batches(
         self, rows: Rows, columns: tuple[str, ...] | None, drop_last: bool, num_threads: int
@@ -160,9 +204,8 @@ class RecordDecoder:
         """
         if self.record_type == "bytes":
             return payloads
-        if not self._looked and len(payloads):
-            self._looked = True
-            warn_of_feature_lists(locate(0)[0], map(payloads.view, range(min(len(payloads), SAMPLE))))
+        if len(payloads):
+            self.look(locate(0)[0], map(payloads.view, range(len(payloads))))
         try:
             return self._decode(payloads, columns, num_threads)
         except LOCATED_ERRORS as error:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from indexer.errors import DecodeError
 from indexer.files import is_url, path_name
 from indexer.formats import load_index
 from indexer.streams import normalize_compression
 from tfrecord._damage import DamagePolicy, OnError
-from tfrecord._decoding import LOCATED_ERRORS, SAMPLE, is_damage, warn_of_feature_lists
+from tfrecord._decoding import SAMPLE, LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
 from tfrecord._streaming import ReadOptions, Run, stream_records
 from tfrecord.features import FeaturePlan, compile_features
 from tfrecord.iterator_utils import check_weights, sample_iterators
@@ -74,22 +73,23 @@ class _Source:
 
     def records(self, plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Iterator[Any]:
         """Each record decoded; a requested key that is not there is an error."""
+
+        def decode(payload: memoryview) -> Any:
+            return decode_record(payload, plan, sequence_plan, missing="error")
+
         looked = sequence_plan is not None
         for run in self.runs():
             if not looked:
                 looked = True
                 warn_of_feature_lists(self.path, islice(run.payloads(), SAMPLE))
-            for place, payload in enumerate(run.payloads()):
-                run.check()
-                try:
-                    record = decode_record(payload, plan, sequence_plan, missing="error")
-                except LOCATED_ERRORS as error:
-                    located = error.at(self.path, run.first + place * run.step)
-                    if isinstance(error, DecodeError) and is_damage(payload, error):
-                        self.policy.handle(located)
-                        continue
+
+            def failed(place: int, payload: memoryview, error: LocatedError, run: Run = run) -> None:
+                located = error.at(self.path, run.first + place * run.step)
+                if not is_damage(payload, error):
                     raise located from None
-                yield record
+                self.policy.handle(located)
+
+            yield from decoded_ahead(run.payloads(), 0, run.check, decode, failed)
 
 
 def _check_shard(shard: Shard | None) -> Shard:

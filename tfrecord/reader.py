@@ -256,8 +256,9 @@ class TFRecordReader:
         )
         if self._decoder.record_type is None:
             self._prepare()
+        self._decoder.look(self.paths[number], [payload])
         try:
-            return self._decoder.one(payload, self.paths[number])
+            return self._decoder.one(payload)
         except LOCATED_ERRORS as error:
             raise error.at(self.paths[number], record) from None
 
