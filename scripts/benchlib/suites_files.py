@@ -142,7 +142,9 @@ def random(plan: Plan) -> Iterator[Case]:
     options = (("ar", "group_size:1"), ("ar_plain", "group_size:1,uncompressed"))
     # array_record reads with a pool of threads; the promise is about one CPU, its best is shown too.
     for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
-        spec = plan.spec(shape, take=256, draws=20 if shape.name == "img" else plan.some(100))
+        spec = plan.spec(
+            shape, take=256, draws=max(2, int(plan.scale * (20 if shape.name == "img" else 100)))
+        )
         contenders = (
             Contender("raw", "read_raw", "tfrecord", "random", spec | {"raw": True}),
             Contender("columns", "read, to columns", "tfrecord", "random", spec | {"raw": False}),
