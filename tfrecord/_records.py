@@ -206,6 +206,16 @@ class RecordStore:
         keep[bad] = False
         return Fetched(payloads[keep], positions[keep])
 
+    def fetch_in_order(self, positions: Int64Array) -> Iterator[Fetched]:
+        """`fetch` in one or more parts: where it raises, what stands before the damage comes first."""
+        try:
+            whole = self.fetch(positions)
+        except TFRecordError:
+            for place in range(len(positions)):
+                yield self.fetch(positions[place : place + 1])
+            return
+        yield whole
+
     def _fetch_files(self, positions: Int64Array) -> tuple[BytesColumn, list[int]]:
         """As `_fetch_file`, of positions in several files: one step a file."""
         starts = self.starts

@@ -1,5 +1,4 @@
-"""`TFRecordReader`: any record of any number of files, at any position, in any order, as dicts or as
-columns."""
+"""`TFRecordReader`: any record of any number of files, in any order, as dicts or as columns."""
 
 from __future__ import annotations
 
@@ -149,8 +148,7 @@ class TFRecordReader:
         return "bytes"
 
     def _first_payloads(self) -> list[memoryview]:
-        """Some records that are good and not empty, of the first file that has such; damage is left for
-        later."""
+        """Some good records that are not empty, of the first file that has such; damage is left for later."""
         quiet = DamagePolicy("skip")
         for path in self.paths:
             for run in stream_records(path, self._store.options, quiet, path=path):
@@ -189,27 +187,23 @@ class TFRecordReader:
     # ---- records -------------------------------------------------------------------------------------------
 
     def raw(self, position: int) -> memoryview:
-        """The payload at ``position``: a read-only view that stays valid as long as it is held, also after
-        `close`.
-
-        Damage raises, whatever ``on_error`` says.
-        """
+        """The payload at ``position``: a read-only view that stays valid as long as it is held, after `close`
+        too. Damage raises, whatever ``on_error`` says."""
         return self._store.fetch_one(self._physical(as_position(position, len(self), "records")))[0]
 
     def read_raw(self, positions: Any) -> BytesColumn:
-        """The payloads at ``positions``, in that order; where damage is skipped, the damaged ones are left
-        out."""
+        """The payloads at ``positions``, in that order, less the damaged ones where damage is skipped."""
         return self._store.fetch(self._positions(positions)).payloads
 
     def read(self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int = 1) -> Batch:
         """The records at ``positions`` as columns, one row each, in that order.
 
         Args:
-            positions: integers in any order, also repeated; a list, array, range, slice, or a bool mask over
-            all. columns: names of the features wanted; None: all that the reader decodes.
+            positions: integers in any order, also repeated; a list, array, range, slice, or a mask over all.
+            columns: names of the features wanted; None: all that the reader decodes.
 
-        Where damage is skipped (``on_error``), the rows of damaged records are left out: the batch is shorter
-        than ``positions``, `num_skipped` says by how many, and a callable ``on_error`` is told which.
+        Where damage is skipped, the rows of damaged records are left out, so that the batch is shorter than
+        ``positions``; a callable ``on_error`` is told which they are.
         """
         names = self._decoder.check_columns(columns)
         return self._decode_fetched(self._positions(positions), names, num_threads)
@@ -337,8 +331,8 @@ class TFRecordReader:
                     yield Rows.of_run(run, self.paths, number)
             return
         for first in range(0, len(self._selection), _WINDOW):
-            fetched = self._store.fetch(self._selection[first : first + _WINDOW])
-            yield Rows(fetched.payloads, self.paths, *self._store.places(fetched.positions))
+            for fetched in self._store.fetch_in_order(self._selection[first : first + _WINDOW]):
+                yield Rows(fetched.payloads, self.paths, *self._store.places(fetched.positions))
 
     # ---- choosing records ----------------------------------------------------------------------------------
 
@@ -374,8 +368,7 @@ class TFRecordReader:
         return view
 
     def where(self, conditions: Mapping[str, Any] | None = None, /, **named: Any) -> Int64Array:
-        """The positions, ascending, where index columns have these values: ``reader.where(label=3)``; int64
-        (n,).
+        """The positions where index columns have these values (``reader.where(label=3)``): int64, ascending.
 
         A list or array of values means any of them; a callable gets the column and gives a bool array.
         Several conditions must hold together; names that are no identifiers go into the dict. The data is not

@@ -166,6 +166,20 @@ def test_good_records_come_first(
     assert (type(again), again.path, again.record, str(again)) == (kind, str(path), record, str(error))
 
 
+@pytest.mark.parametrize("record", [0, 5, COUNT - 1])
+def test_good_records_come_first_in_a_view_too(store: Callable[[bytes], Path], record: int) -> None:
+    path = store(bad_payload(record))
+    found, error = read_all(by_view(path))
+    assert found == list(range(record))
+    assert isinstance(error, ChecksumError)
+    assert (error.path, error.record, error.offset) == (str(path), record, OFFSETS[record])
+    backwards = TFRecordReader(path, record_type="example").select(range(COUNT - 1, -1, -1))
+    found, error = read_all(map(number_of, backwards))
+    assert found == list(range(COUNT - 1, record, -1))
+    assert isinstance(error, ChecksumError)
+    assert (error.path, error.record) == (str(path), record)
+
+
 @pytest.mark.parametrize("way", EVERY)
 @pytest.mark.parametrize("record", [0, 5, COUNT - 1])
 def test_payload_damage_skips_one_record(store: Callable[[bytes], Path], way: Way, record: int) -> None:
