@@ -7,11 +7,19 @@ import secrets
 import stat
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 STREAM = "-"
+
+
+class _Closable(Protocol):
+    def close(self) -> object: ...
+
+
+Closing = TypeVar("Closing", bound=_Closable)
 
 
 def same_file(a: str, b: str) -> bool:
@@ -46,7 +54,7 @@ class Outputs:
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
         self._inputs = [path for path in inputs if path != STREAM]
-        self._files: list[Any] = []
+        self._stack = ExitStack()
         self._moves: list[tuple[str, str]] = []
 
     def __enter__(self) -> Outputs:
@@ -56,12 +64,10 @@ class Outputs:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         try:
-            for file in self._files:
-                if kind is None or file is not sys.stdout.buffer:
-                    file.flush()
-                if file is not sys.stdout.buffer:
-                    file.close()
+            self._stack.close()
             if kind is None:
+                if not sys.stdout.closed:
+                    sys.stdout.flush()
                 self._commit()
         finally:
             for temporary, _ in self._moves:
@@ -99,11 +105,15 @@ class Outputs:
         if path == STREAM:
             file = sys.stdout.buffer
         elif is_special(path):
-            file = open(path, "wb")
+            file = self.keep(open(path, "wb"))
         else:
-            file = open(self.reserve(path), "wb")
-        self._files.append(file)
+            file = self.keep(open(self.reserve(path), "wb"))
         return file
+
+    def keep(self, resource: Closing) -> Closing:
+        """Close this, too, when the block ends, in whatever way; what was kept last is closed first."""
+        self._stack.callback(resource.close)
+        return resource
 
     def _commit(self) -> None:
         for temporary, _ in self._moves:

@@ -26,6 +26,7 @@ _WORD = 0xFFFFFFFF
 # Payloads from this size on are checked from running checksums, so that many long candidates stay affordable.
 _LONG_PAYLOAD = 1 << 18
 _CHECKPOINT = 1 << 16
+_LONGEST = 1 << 40
 
 
 @lru_cache(maxsize=1)
@@ -197,6 +198,17 @@ class FrameFinder:
         """(offset, payload length) of every frame at an offset in [start, stop): frames inside frames too."""
         return (pair for pair in self.headers(start, stop) if self.is_frame(*pair))
 
+    def is_splice(self, offset: int) -> bool:
+        """Whether the frame at `offset`, which something damaged follows, is a header whose record is gone
+        and that now stands before the next whole frame: to it the next header is a payload of 8 bytes with
+        its checksum."""
+        if header_at(self.data, offset) != 8:
+            return False
+        following = header_at(self.data, offset + HEADER_SIZE)
+        if following is None or following > self.size - FRAME_OVERHEAD - offset - HEADER_SIZE:
+            return False
+        return self.is_frame(offset + HEADER_SIZE, following)
+
     def chain_end(self, offset: int, limit: int) -> int:
         """Where a run of whole frames from `offset` ends that lies within `limit`."""
         return offset + scan(self.data[offset:limit]).end
@@ -235,7 +247,8 @@ class FrameFinder:
         """
         length = header_at(self.data, damaged)
         declared = self.size if length is None else min(self.size, damaged + HEADER_SIZE + length)
-        if length is not None and offset == damaged + HEADER_SIZE:
+        # (A payload of 8 bytes and its checksum look like a header, too, but mostly of an absurd length.)
+        if length is not None and length < _LONGEST and offset == damaged + HEADER_SIZE:
             return declared
         for width in range(1, 6):
             prefix = bytes(self.data[max(damaged, offset - width - 1) : offset])

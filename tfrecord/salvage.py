@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, BinaryIO
 
-from indexer.framing import FRAME_OVERHEAD, scan, sniff
+from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
 from indexer.streams import normalize_compression
 
 from ._atomic import STREAM, Outputs
@@ -131,14 +131,17 @@ def _good_runs(
     at = record = 0
     while at < len(data):
         found = scan(data, start=at, max_records=_RECORDS_A_STEP, max_bytes=_BYTES_A_STEP)
-        if found.end > at:
-            yield at, found.end
-        at = found.end
-        record += len(found.offsets)
-        report.records += len(found.offsets)
-        if found.reason is not None:
-            end = finder.resume(at)
-            _note(data, report, Damage(record, at, end - at, found.reason), end)
+        start, at, count, reason = at, found.end, len(found.offsets), found.reason
+        spliced = reason is not None and count and finder.is_splice(int(found.offsets[-1]))
+        if spliced:
+            count, at = count - 1, int(found.offsets[-1])
+        if at > start:
+            yield start, at
+        record += count
+        report.records += count
+        if reason is not None:
+            end = at + HEADER_SIZE if spliced else finder.resume(at)
+            _note(data, report, Damage(record, at, end - at, "bad_payload_crc" if spliced else reason), end)
             record += 1
             at = end
         if progress is not None:

@@ -11,7 +11,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from indexer.framing import frame_record, scan
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from indexer.framing import frame_record, scan  # noqa: E402
 
 _PAGE = 4096
 
@@ -28,7 +30,8 @@ def make_payloads(chance: random.Random) -> list[bytes]:
 
 
 def damaged_file(seed: int) -> tuple[bytes, list[bytes], list[bytes]]:
-    """The damaged bytes, the payloads of the records no byte of which was touched, and all payloads."""
+    """The damaged bytes, the payloads of the records no byte of which was touched, and what else may be
+    found."""
     chance = random.Random(seed)
     payloads = make_payloads(chance)
     frames = [frame_record(payload) for payload in payloads]

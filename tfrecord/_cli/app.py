@@ -45,6 +45,10 @@ class _Commands(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Only the commands, so that the overview fits a screen of 24 lines."""
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
@@ -53,8 +57,8 @@ class _Commands(click.Group):
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Paths are files, globs, folders, or - for standard input. Exit code: 0 fine, 1 something is "
-    "wrong with the data, 2 wrong usage. More: tfrecord COMMAND --help",
+    epilog="Paths: files, globs, folders, - for standard input. Exit code: 0 fine, 1 wrong data, 2 usage. "
+    "More: tfrecord COMMAND --help",
 )
 @click.version_option(package_name="tfrecord", prog_name="tfrecord")
 def app() -> None:

@@ -21,7 +21,7 @@ from tfrecord._cli.common import (
     progress,
     split_names,
 )
-from tfrecord._cli.formats import FORMATS, Source, Target, balanced, check_text, format_of
+from tfrecord._cli.formats import FORMATS, SURVEYED, Source, Target, balanced, check_text, format_of
 from tfrecord._cli.layout import build_message, exact_record
 from tfrecord._cli.source import Batch, batch_of_frames, record_type_of
 
@@ -169,6 +169,9 @@ def write_out(
     if with_index and (form != "tfrecord" or is_special(output)):
         raise click.UsageError("--index is for TFRecord output to a file")
     with Outputs(inputs) as outputs:
+        if isinstance(source, Source):
+            outputs.keep(source)
+            source.once = form not in SURVEYED and shards is None and sizes is None
         target = Target(outputs, output, form, compression=compression, text=text)
         if shards is None and sizes is None:
             outputs.check(output)

@@ -34,7 +34,7 @@ SUFFIXES = {
 }
 FORMATS = ("tfrecord", *dict.fromkeys(SUFFIXES.values()))
 # Formats whose columns are decided by a pass over all of the data.
-_SURVEYED = ("parquet", "arrow", "npz")
+SURVEYED = ("parquet", "arrow", "npz")
 
 
 def format_of(path: str) -> str:
@@ -44,8 +44,8 @@ def format_of(path: str) -> str:
 
 
 class Source:
-    """The records of some files, as often as they are asked for. A pipe is kept in a temporary file for
-    that."""
+    """The records of some files, as often as they are asked for. A pipe is kept in a temporary file for that,
+    unless `once` says that they are asked for only once."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Source:
         self.paths = paths
         self._form, self._compression, self._round = form, compression, round_floats
         self._spool: Any = None
+        self.once = False
 
     def __iter__(self) -> Iterator[Batch]:
         return self._read(verify=None)
@@ -65,12 +66,14 @@ class Source:
     def _read(self, verify: int | None) -> Iterator[Batch]:
         for path in self.paths:
             form = self._form or format_of(path)
-            place: Any = self._spooled() if path == STREAM else path
+            place: Any = path
+            if path == STREAM and not (self.once and form in ("tfrecord", "jsonl")):
+                place = self._spooled()
             if form == "tfrecord":
                 options: dict[str, Any] = {} if verify is None else {"verify": verify}
                 yield from batches([place], compression=self._compression, **options)
             elif form == "jsonl":
-                yield from read_json(place)
+                yield from read_json(sys.stdin.buffer if place == STREAM else place)
             elif form == "npz":
                 yield from read_npz(place)
             elif form == "tar":
@@ -84,6 +87,11 @@ class Source:
             shutil.copyfileobj(sys.stdin.buffer, self._spool)
             self._spool.flush()
         return self._spool.name
+
+    def close(self) -> None:
+        """Let go of the temporary file."""
+        if self._spool is not None:
+            self._spool.close()
 
     def count(self) -> int:
         """How many records there are: lengths are hopped over where that can be done."""
@@ -150,7 +158,7 @@ class Target:
 
         The source is read twice for formats with columns.
         """
-        layout = survey(source) if self.form in _SURVEYED else None
+        layout = survey(source) if self.form in SURVEYED else None
         names = [self.path] if sizes is None else shard_names(self.path, len(sizes))
         for name in names:
             self.outputs.check(name)

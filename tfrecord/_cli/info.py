@@ -108,6 +108,7 @@ def _look_at(path: str, compression: str | None) -> FileInfo:
             return result
         if os.path.exists(path):
             result.size = os.path.getsize(path)
+            result.compression = _compression_of(path)
         index = _index_of(result, compression)
         if index is not None:
             result.records, result.compression = len(index), index.compression
@@ -152,8 +153,6 @@ def _is_text(path: str) -> bool:
 def _features(result: FileInfo, index: RecordIndex | None, compression: str | None) -> None:
     """The features: of all records from the index, else of the first ones."""
     for batch in batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES):
-        if not result.compression and index is None:
-            result.compression = _compression_of(result.path)
         result.record_type = record_type_of(batch.payloads)
         if result.record_type == "bytes":
             return

@@ -10,10 +10,12 @@ what the file was.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.lib import format as npy
@@ -37,10 +39,10 @@ _COPY = 1 << 20
 class _Growing:
     """An array that is appended to, in an unlinked temporary file."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: Any, outputs: Outputs) -> None:
         self.dtype = np.dtype(dtype)
         self.count = 0
-        self._file = tempfile.TemporaryFile()
+        self._file = outputs.keep(tempfile.TemporaryFile())
 
     def add(self, values: Any) -> None:
         values = np.ascontiguousarray(values, self.dtype)
@@ -53,7 +55,6 @@ class _Growing:
         self._file.seek(0)
         while piece := self._file.read(_COPY):
             target.write(piece)
-        self._file.close()
 
 
 class NpzSink:
@@ -61,6 +62,7 @@ class NpzSink:
 
     def __init__(self, outputs: Outputs, path: str, layout: Layout) -> None:
         self._file = outputs.open(path)
+        self._outputs = outputs
         self._layout = layout
         self._arrays: dict[str, _Growing] = {}
         self._last: dict[str, int] = {}
@@ -69,7 +71,7 @@ class NpzSink:
 
     def _add(self, name: str, dtype: Any, values: Any) -> None:
         if name not in self._arrays:
-            self._arrays[name] = _Growing(dtype)
+            self._arrays[name] = _Growing(dtype, self._outputs)
             if name.endswith(("/row_splits", "/offsets", "/steps")):
                 self._arrays[name].add(np.zeros(1, np.int64))
         self._arrays[name].add(values)
@@ -89,13 +91,13 @@ class NpzSink:
         decoded, rest = columns_of(payloads, self._layout)
         context = decoded.context if isinstance(decoded, SequenceBatch) else decoded
         for key, column in context.items():
-            name = self._prefix + key
+            name = self._prefix + _quoted(key)
             self._splits(f"{name}/row_splits", column.lengths())
             self._add(f"{name}/present", np.bool_, context.present[key])
             self._values(name, column.values)
         lists = decoded.feature_lists if isinstance(decoded, SequenceBatch) else ColumnBatch({})
         for key, column in lists.items():
-            name = _LISTS + key
+            name = _LISTS + _quoted(key)
             self._splits(f"{name}/steps", column.lengths())
             self._add(f"{name}/present", np.bool_, lists.present[key])
             self._splits(f"{name}/row_splits", column.values.lengths())
@@ -119,7 +121,7 @@ class NpzSink:
     def close(self) -> None:
         layout = self._layout
         dense = {
-            self._prefix + key: found.most
+            self._prefix + _quoted(key): found.most
             for key, found in layout.context.items()
             if found.kind != "bytes" and found.least == found.most > 0 and self._everywhere(key, found.most)
         }
@@ -145,7 +147,7 @@ class NpzSink:
     def _everywhere(self, key: str, count: int) -> bool:
         """Whether every row has this many values; of a name that would be taken for a part of another,
         never."""
-        array = self._arrays.get(f"{self._prefix}{key}/values")
+        array = self._arrays.get(f"{self._prefix}{_quoted(key)}/values")
         return (
             key.rpartition("/")[2] not in _PARTS and array is not None and array.count == self._rows * count
         )
@@ -173,7 +175,7 @@ def read_npz(path: str) -> Iterator[Batch]:
 
 def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Iterator[Batch]:
     kind = document.get("record_type", "example")
-    own = bool(document)
+    own, dense = bool(document), frozenset(document.get("dense", []))
     strings = _column(arrays, REST) if f"{REST}/bytes" in arrays else None
     if kind == "bytes":
         column = _column(arrays, RECORD) if f"{RECORD}/bytes" in arrays else BytesColumn.from_list([])
@@ -184,8 +186,8 @@ def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Ite
     context: dict[str, Any] = {}
     lists: dict[str, Any] = {}
     flags: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  # of the context, of the lists
-    for name in sorted({_key_of(name, own, document) for name in arrays} - {REST}):
-        if name in arrays:
+    for name in sorted({_key_of(name, own, dense) for name in arrays} - {REST}):
+        if not own or name in dense:
             column = arrays[name]
         else:
             column = Ragged(_column(arrays, name), arrays[f"{name}/row_splits"])
@@ -195,6 +197,9 @@ def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Ite
                 (lists, name[len(_LISTS) :]) if name.startswith(_LISTS) else (context, name[len(_CONTEXT) :])
             )
         into[key] = Ragged(column, arrays[f"{name}/steps"]) if into is lists else column
+        if own:
+            into[unquote(key)] = into.pop(key)
+            key = unquote(key)
         if f"{name}/present" in arrays:
             flags[into is lists][key] = arrays[f"{name}/present"]
     rows = document.get("rows") if own else None
@@ -207,9 +212,14 @@ def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Ite
         yield batch_of_frames(path, first, encode_rows(part, rest))
 
 
-def _key_of(name: str, own: bool, document: dict[str, Any]) -> str:
+def _quoted(key: str) -> str:
+    """A feature's name as part of an archive member's: what a zip file cannot hold is written as in URLs."""
+    return re.sub(r"[\x00-\x1f%\\]", lambda match: f"%{ord(match[0]):02X}", key)
+
+
+def _key_of(name: str, own: bool, dense: frozenset[str]) -> str:
     """The feature that an array belongs to."""
-    return name if not own or name in document.get("dense", []) else name.rpartition("/")[0]
+    return name if not own or name in dense else name.rpartition("/")[0]
 
 
 def _column(arrays: dict[str, Any], name: str) -> Any:

@@ -144,7 +144,7 @@ class JsonSink:
         if path.endswith(".gz"):
             import gzip
 
-            self._packer = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0)
+            self._packer = outputs.keep(gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0))
 
     def write(self, payloads: BytesColumn) -> None:
         lines = [
@@ -204,7 +204,9 @@ class TarSink:
     def __init__(self, outputs: Outputs, path: str, layout: Layout, first: int = 0) -> None:
         self._layout = layout
         self._number = first
-        self._tar = tarfile.open(fileobj=outputs.open(path), mode="w", format=tarfile.PAX_FORMAT)
+        self._tar = outputs.keep(
+            tarfile.open(fileobj=outputs.open(path), mode="w", format=tarfile.PAX_FORMAT)
+        )
 
     def write(self, payloads: BytesColumn) -> None:
         for row in range(len(payloads)):

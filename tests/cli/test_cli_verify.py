@@ -1,0 +1,119 @@
+"""Verify: the right word for every damage, going on after it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from samples import MakeFile, Run, examples, odd_examples, odd_sequences
+
+from indexer.framing import frame_record
+
+# Read as what they are, these files of the cases are good.
+_GOOD_BY_CONTENT = {"plain_read_as_gzip", "zlib_read_as_gzip"}
+
+
+def test_every_framing_case(run: Run, shared: Path, tmp_path: Path) -> None:
+    cases = json.loads((shared / "cases" / "framing-cases.json").read_text())["cases"]
+    assert len(cases) > 30
+    for case in cases:
+        path = tmp_path / case["name"]
+        path.write_bytes(bytes.fromhex(case["hex"]))
+        error = case["expected"]["error"]
+        options = ["--compression", case["compression"] or "none"]
+        outcome = run("verify", "--json", *options, path)
+        if error == "unsupported_compression":
+            assert outcome.code == 2 and error in outcome.err
+            continue
+        found = outcome.json()["files"][0]
+        if error is None:
+            assert outcome.code == 0 and found["records"] == case["expected"]["records"], case["name"]
+            continue
+        assert outcome.code == 1, case["name"]
+        assert error in {damage["reason"] for damage in found["damages"]}, (case["name"], found)
+        if "record_offset" in case["expected"]:
+            first = found["damages"][0]
+            assert (first["offset"], first["record"]) == (
+                case["expected"]["record_offset"],
+                case["expected"]["records"],
+            ), case["name"]
+        if case["name"] not in _GOOD_BY_CONTENT:
+            words = run("verify", path)
+            assert words.code == 1 and (error in words.out or case["compression"]), case["name"]
+
+
+def test_real_files(run: Run, shared: Path) -> None:
+    paths = [path for path in (shared / "data").iterdir() if path.suffix != ".md"]
+    outcome = run("verify", "--json", *paths)
+    document = outcome.json()
+    assert outcome.code == 0 and document["ok"] and document["records"] == 25610
+    assert {file["record_type"] for file in document["files"]} == {"example", "sequence_example"}
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_goes_on_after_damage(run: Run, tmp_path: Path, compression: str) -> None:
+    frames = [bytearray(frame_record(payload)) for payload in examples(60)]
+    frames[3][-1] ^= 1  # a payload
+    frames[10][1] ^= 1  # a length
+    frames[20] += b"inserted"
+    frames[40][15] ^= 1
+    starts = [sum(map(len, frames[:i])) for i in range(len(frames) + 1)]
+    data = b"".join(map(bytes, frames))
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(gzip.compress(data, mtime=0) if compression else data)
+    outcome = run("verify", "--json", path)
+    found = outcome.json()["files"][0]
+    assert outcome.code == 1
+    places = [(damage["offset"], damage["reason"]) for damage in found["damages"]]
+    assert places == [
+        (starts[3], "bad_payload_crc"),
+        (starts[10], "bad_length_crc"),
+        (starts[21] - 8, "bad_length_crc"),
+        (starts[40], "bad_payload_crc"),
+    ]
+    assert found["records"] == 57
+    lines = run("verify", path).out.splitlines()
+    assert len(lines) == 5 and all(str(path) in line for line in lines[:4])
+    assert "4 damages in 1 of 1 file" in lines[4]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_files_and_threads(run: Run, make_file: MakeFile, tmp_path: Path, threads: int) -> None:
+    for i in range(5):
+        make_file(examples(300), f"f{i}.tfrecord", "gzip" if i % 2 else "")
+    outcome = run("verify", "--threads", threads, "--json", tmp_path)
+    assert outcome.code == 0 and outcome.json()["records"] == 1500
+
+
+def test_messages_are_parsed_completely(run: Run, make_file: MakeFile) -> None:
+    good = examples(30)
+    bad = bytearray(good[7])
+    bad[1] ^= 0x55  # a length inside the message, under good checksums
+    path = make_file([*good[:7], bytes(bad), *good[8:]])
+    outcome = run("verify", "--json", path)
+    found = outcome.json()["files"][0]["damages"]
+    assert outcome.code == 1 and [(item["record"], item["reason"]) for item in found] == [(7, "bad_message")]
+    assert run("verify", "--checksums-only", path).code == 0
+    assert run("verify", "--type", "bytes", path).code == 0
+
+
+def test_what_is_odd_but_valid(run: Run, make_file: MakeFile) -> None:
+    assert run("verify", make_file(odd_examples(), "examples")).code == 0
+    sequences = odd_sequences()
+    mixed = sequences.pop(3)  # steps of one list that differ in kind: no reader takes them
+    assert run("verify", make_file(sequences, "sequences")).code == 0
+    outcome = run("verify", "--json", make_file([*sequences, mixed], "mixed"))
+    assert [item["record"] for item in outcome.json()["files"][0]["damages"]] == [len(sequences)]
+    raw = run("verify", make_file([b"\xff", b"no message"], "raw"))
+    assert raw.code == 0 and "only checksums" in raw.out
+
+
+def test_standard_input_and_missing_files(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    data = make_file(examples(5)).read_bytes()
+    assert run("verify", "-", stdin=data).code == 0
+    assert run("verify", "-", stdin=gzip.compress(data)).code == 0
+    assert run("verify", "-", stdin=data[:-1]).code == 1
+    assert run("verify", tmp_path / "absent").code == 2
+    assert run("verify").code == 2
