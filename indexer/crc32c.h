@@ -204,8 +204,12 @@ CRC_INLINE CRC_AVX uint32_t crc_extend_avx(uint32_t crc, const uint8_t *p, size_
 #if defined(CRC_ARM)
 #if defined(__clang__)
 #define CRC_ARMV8 __attribute__((target("crc")))
+#define CRC_ARM_WORD __builtin_arm_crc32cd /* its arm_acle.h hides these where they are not the default */
+#define CRC_ARM_BYTE __builtin_arm_crc32cb
 #else
 #define CRC_ARMV8 __attribute__((target("+crc")))
+#define CRC_ARM_WORD __crc32cd
+#define CRC_ARM_BYTE __crc32cb
 #endif
 static uint32_t crc_arm_shift[2]; /* x^n for one lane and two lanes of CRC_LANE_WORDS words */
 
@@ -223,16 +227,16 @@ static inline CRC_ARMV8 uint32_t crc_extend_arm(uint32_t crc, const uint8_t *p, 
     while (n >= 24 * CRC_LANE_WORDS) {
         uint32_t c1 = 0, c2 = 0;
         for (size_t i = 0; i < 8 * CRC_LANE_WORDS; i += 8) {
-            crc = __crc32cd(crc, load_le64(p + i));
-            c1 = __crc32cd(c1, load_le64(p + 8 * CRC_LANE_WORDS + i));
-            c2 = __crc32cd(c2, load_le64(p + 16 * CRC_LANE_WORDS + i));
+            crc = CRC_ARM_WORD(crc, load_le64(p + i));
+            c1 = CRC_ARM_WORD(c1, load_le64(p + 8 * CRC_LANE_WORDS + i));
+            c2 = CRC_ARM_WORD(c2, load_le64(p + 16 * CRC_LANE_WORDS + i));
         }
         crc = crc_multiply(crc, crc_arm_shift[1]) ^ crc_multiply(c1, crc_arm_shift[0]) ^ c2;
         p += 24 * CRC_LANE_WORDS;
         n -= 24 * CRC_LANE_WORDS;
     }
-    for (; n >= 8; p += 8, n -= 8) crc = __crc32cd(crc, load_le64(p));
-    while (n--) crc = __crc32cb(crc, *p++);
+    for (; n >= 8; p += 8, n -= 8) crc = CRC_ARM_WORD(crc, load_le64(p));
+    while (n--) crc = CRC_ARM_BYTE(crc, *p++);
     return ~crc;
 }
 #endif
