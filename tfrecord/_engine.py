@@ -7,7 +7,9 @@ import os
 import warnings
 from types import ModuleType
 
-__all__ = ["decode_kernel", "engine", "load_kernel"]
+from indexer._engine import kernel as framing_kernel
+
+__all__ = ["decode_kernel", "encode_kernel", "engine"]
 
 
 def load_kernel(name: str) -> ModuleType | None:
@@ -41,4 +43,7 @@ if _kernel is None:
 else:
     decode_kernel = _kernel
 
-engine: str = "reference" if _kernel is None else "native"
+encode_kernel: ModuleType | None = load_kernel("_encode")
+
+# "native" only where all three kernels are there.
+engine: str = "reference" if None in (_kernel, encode_kernel, framing_kernel) else "native"
