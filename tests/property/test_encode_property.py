@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecord import _encode_reference, _values, encode, example_pb2
-from tfrecord._engine import load_kernel
+from tfrecord._engine import encode_kernel
 from tfrecord._flatten import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.encode import encode_example, encode_sequence_example
 
-KERNEL: Any = load_kernel("_encode")
+KERNEL: Any = encode_kernel
 FIELDS = {"byte": "bytes_list", "float": "float_list", "int": "int64_list"}
 
 ints = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 300)

@@ -24,14 +24,14 @@ from indexer import build, framing, streams
 from indexer.errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
 from indexer.formats import load_index
 from tfrecord import example_pb2
-from tfrecord._engine import load_kernel
+from tfrecord._engine import encode_kernel
 from tfrecord._flatten import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.encode import RowFrames, encode_example, encode_sequence_example
 from tfrecord.schema import SchemaCollector
 from tfrecord.writer import TFRecordWriter
 
-KERNEL = load_kernel("_encode")
+KERNEL = encode_kernel
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
 
