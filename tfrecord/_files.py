@@ -7,25 +7,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from indexer._engine import kernel
 from indexer.files import DataFile, open_data
 from tfrecord._damage import ForkSafeLock
 
-__all__ = ["MAX_OPEN_FILES", "OpenFiles"]
+__all__ = ["OpenFiles"]
 
 MAX_OPEN_FILES = 64
+# Maps of the compiled kernel keep no descriptor; this only bounds the number of maps.
+MAX_MAPPED_FILES = 1024
 
 
 class OpenFiles:
-    """Data files, opened when used; at most ``limit`` stay open. Safe to use from several threads.
+    """Data files, opened when used; a bounded number stays open. Safe to use from several threads.
 
     Views of a file outlive its closing (see `DataFile`), so that a file may go at any time that nobody is in
     the middle of reading it.
     """
 
-    def __init__(self, paths: Sequence[str], *, mmap: bool = True, limit: int = MAX_OPEN_FILES) -> None:
+    def __init__(self, paths: Sequence[str], *, mmap: bool = True) -> None:
         self._paths = paths
         self._mmap = mmap
-        self._limit = limit
+        self._limit = MAX_MAPPED_FILES if mmap and kernel is not None else MAX_OPEN_FILES
         self._lock = ForkSafeLock()
         self._open: OrderedDict[int, DataFile] = OrderedDict()
         self._users: dict[int, int] = {}
@@ -61,12 +64,11 @@ class OpenFiles:
 
     def _close_unused(self, keep: int) -> None:
         """Close those used longest ago, until ``keep`` are open or the rest is in use."""
-        if len(self._open) <= keep:
-            return
-        for number in [number for number in self._open if number not in self._users]:
-            self._open.pop(number).close()
-            if len(self._open) <= keep:
+        while len(self._open) > keep:
+            unused = next((number for number in self._open if number not in self._users), None)
+            if unused is None:
                 return
+            self._open.pop(unused).close()
 
     def close(self) -> None:
         """Close what is not in use; views stay valid, and a later `use` opens again."""
@@ -74,8 +76,8 @@ class OpenFiles:
             self._close_unused(0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._paths, self._mmap, self._limit)
+        return _rebuild, (self._paths, self._mmap)
 
 
-def _rebuild(paths: Sequence[str], mmap: bool, limit: int) -> OpenFiles:
-    return OpenFiles(paths, mmap=mmap, limit=limit)
+def _rebuild(paths: Sequence[str], mmap: bool) -> OpenFiles:
+    return OpenFiles(paths, mmap=mmap)
