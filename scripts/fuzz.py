@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Coverage-guided fuzzing of the compiled kernels, under address and undefined-behaviour sanitizers.
+
+    python scripts/fuzz.py TARGET [--seconds 1800] [--work FOLDER] [-- LIBFUZZER-OPTIONS]
+
+TARGET is one of ``framing``, ``example``, ``sequence``, ``index``. Needs clang, and the packages atheris,
+Cython and those that the library itself needs. The kernels are built anew from this checkout with their
+coverage counted, so that libFuzzer sees the branches of the C code. Each input goes through the kernel and
+through the Python reference: they must agree on values and on what is refused. The first disagreement, crash,
+leak or hang ends the run with exit code 1 and leaves the input in the work folder. Inputs that reached
+something new are kept in FOLDER/corpus-TARGET; the seeds are those of ``tests/corpus``, which the tests run
+too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ("indexer._framing", "tfrecord._decode", "tfrecord._encode")
+FLAGS = (
+    "-shared -fPIC -fwrapv -O1 -g -fno-omit-frame-pointer -w "
+    "-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined"
+).split()
+
+
+# ---- targets: what must hold for any bytes -----------------------------------------------------------
+
+
+def same(what: str, native: Any, reference: Any) -> None:
+    if native != reference:
+        raise AssertionError(f"{what} differ:\n  kernel    {native!r}\n  reference {reference!r}")
+
+
+def values_of(kind: int, values: Any, buffers: tuple[bytes, ...]) -> Any:
+    if kind == 1:
+        parts = (part.tolist() for part in values)
+        return [buffers[i][start : start + size] for start, size, i in zip(*parts, strict=True)]
+    return None if values is None else values.tobytes()
+
+
+def decoded(decoder: Any, buffers: tuple[bytes, ...], threads: int) -> Any:
+    """The columns of a batch in comparable form, None where it is refused."""
+    import numpy as np
+
+    count = len(buffers)
+    lengths = np.array([len(buffer) for buffer in buffers], np.int64)
+    places = np.zeros(count, np.int64), lengths, np.arange(count, dtype=np.int32)
+    failure, columns, lists = decoder.decode(buffers, *places, threads)
+    if failure is not None:
+        return None
+    result = []
+    for key, kind, *arrays, values in [*columns, *lists]:
+        tables = [None if array is None else array.tolist() for array in arrays]
+        result.append((key, kind, tables, values_of(kind, values, buffers)))
+    return result
+
+
+def check_messages(data: bytes, lists: bool) -> None:
+    """The first byte says what is asked for, the second where the rest is cut into two records."""
+    from tfrecord import _decode, _reference
+
+    if len(data) < 2:
+        return
+    cut = data[1] * (len(data) - 2) // 255
+    first, second = data[2 : 2 + cut], data[2 + cut :]
+    some = (("a", 3, None, None), ("b", 2, (), b"\0\0\0\0"), ("cc", 0, None, None), ("", 1, None, None))
+    more = (("a", 3, (2,), None), ("key_of_more_than_sixteen_bytes", 1, (), None))
+    columns = (None, some, more, some[:1])[data[0] & 3]
+    level = min(data[0] >> 2 & 3, _decode.BEST_LEVEL)
+    request = (columns, columns if lists else False)
+    decoder, oracle = _decode.Decoder(*request, simd=level), _reference.Decoder(*request)
+    batch = (first, second, first, second) if data[0] & 16 else (first, second)
+    same("columns", decoded(decoder, batch, 1), decoded(oracle, batch, 1))
+    native, reference = decoder.record(second), oracle.record(second)
+    same("refusals of one record", native[0] is None, reference[0] is None)
+    if native[0] is None:
+        for own, others in zip(native[1:], reference[1:], strict=True):
+            same("records", repr(own), repr(others))
+    same("kinds", _decode.record_kind(second), _reference.record_kind(second))
+
+
+def check_example(data: bytes) -> None:
+    check_messages(data, False)
+
+
+def check_sequence(data: bytes) -> None:
+    check_messages(data, True)
+
+
+def check_framing(data: bytes) -> None:
+    """The first byte says how to scan, and whether the rest is frames as it is or the payloads to make them
+    of."""
+    from indexer import framing
+
+    if not data:
+        return
+    mode, rest = data[0], data[1:]
+    if (
+        mode & 1
+    ):  # payloads of up to 63 bytes; a length byte above that damages a byte of what is there so far
+        made = bytearray()
+        while rest:
+            size, rest = rest[0], rest[1:]
+            if size < 64:
+                made += framing.frame_record(rest[:size])
+                rest = rest[size:]
+            elif made:
+                made[(size * 7919) % len(made)] ^= size
+        rest = bytes(made)
+    options = {"verify": (mode >> 1) % 3, "final": bool(mode & 16), "num_threads": 1 + (mode >> 5)}
+    kernel = framing._kernel
+    native = framing.scan(rest, **options)
+    checked = framing.check_frames(
+        rest, native.offsets, native.lengths + (mode >> 7), verify=options["verify"]
+    )
+    framing._kernel = None
+    try:
+        reference = framing.scan(rest, **options)
+        again = framing.check_frames(
+            rest, native.offsets, native.lengths + (mode >> 7), verify=options["verify"]
+        )
+    finally:
+        framing._kernel = kernel
+    same(
+        "scans", [str(part) for part in map(list_of, native)], [str(part) for part in map(list_of, reference)]
+    )
+    same("checks of frames", checked, again)
+
+
+def list_of(part: Any) -> Any:
+    return part.tolist() if hasattr(part, "tolist") else part
+
+
+def check_index(data: bytes) -> None:
+    """An index file for a data file of five records; an extended one gets the checksum that its header
+    needs."""
+    import numpy as np
+
+    from indexer import formats, framing
+    from indexer.errors import IndexFileError
+
+    if not data:
+        return
+    payloads = [b"", b"one", b"four", bytes(40), b"last"]
+    stored = b"".join(map(framing.frame_record, payloads))
+    mode, content = data[0], data[1:]
+    if mode & 1 and len(content) >= 24:
+        length = min(struct.unpack("<I", content[12:16])[0], len(content) - 24)
+        header = content[24 : 24 + length]
+        fixed = (formats.MAGIC, 1, length, framing.crc32c(header), 0)
+        content = struct.pack("<8s4I", *fixed) + content[24:]
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        data_path, index_path = os.path.join(folder, "d"), os.path.join(folder, "i")
+        Path(data_path).write_bytes(stored)
+        Path(index_path).write_bytes(content)
+        try:
+            index = formats.load_index(index_path, data_path)
+        except IndexFileError as error:
+            assert error.index_path == index_path and error.path == data_path
+            return
+        end = index.offsets[-1] + index.lengths[-1] + np.uint64(framing.FRAME_OVERHEAD) if len(index) else 0
+        assert int(end) == len(stored), "an index that does not end where its file ends was accepted"
+        if not framing.check_frames(stored, np.asarray(index.offsets), np.asarray(index.lengths)):
+            for position, offset in enumerate(index.offsets.tolist()):
+                framing.slices(
+                    stored, index.offsets[position : position + 1], index.lengths[position : position + 1]
+                )
+                assert offset < len(stored)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "framing": check_framing,
+    "example": check_example,
+    "sequence": check_sequence,
+    "index": check_index,
+}
+
+
+# ---- building and running ----------------------------------------------------------------------------
+
+
+def build(folder: Path) -> None:
+    """The packages with instrumented kernels, in a folder of their own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for package in ("indexer", "tfrecord"):
+        ignore = shutil.ignore_patterns("*.so", "_*.c", "build", "__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignore)
+    include = sysconfig.get_paths()["include"]
+    for name in KERNELS:
+        source = folder / (name.replace(".", "/") + ".pyx")
+        subprocess.run([sys.executable, "-m", "cython", "-3", str(source)], check=True, cwd=folder)
+        out = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
+        command = ["clang", *FLAGS, f"-I{include}", str(source.with_suffix(".c")), "-o", str(out)]
+        subprocess.run(command, check=True, cwd=folder)
+
+
+def run(target: str, seconds: int, work: Path, options: list[str]) -> int:
+    """Start over, with the sanitizer's runtime loaded first, in a process that fuzzes."""
+    import atheris
+
+    packages, corpus, seeds = work / "packages", work / f"corpus-{target}", ROOT / "tests" / "corpus" / target
+    build(packages)
+    corpus.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {
+        "LD_PRELOAD": str(Path(atheris.path()) / "asan_with_fuzzer.so"),
+        "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=0:handle_abort=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(packages),
+        "TFRECORD_ENGINE": "native",
+        "TFRECORD_FUZZ_CHILD": target,
+    }
+    arguments = [str(corpus), *([str(seeds)] if seeds.is_dir() else [])]
+    arguments += [
+        f"-max_total_time={seconds}",
+        "-timeout=20",
+        "-rss_limit_mb=4096",
+        f"-artifact_prefix={work}/",
+    ]
+    command = [sys.executable, __file__, *arguments, *options]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def child(target: str) -> None:
+    import atheris
+
+    check = TARGETS[target]
+    atheris.Setup(sys.argv, lambda data: check(bytes(data)))
+    atheris.Fuzz()
+
+
+def main() -> int:
+    if target := os.environ.get("TFRECORD_FUZZ_CHILD"):
+        child(target)
+        return 0
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seconds", type=int, default=1800, help="how long (default 1800)")
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "build" / "fuzz", help="folder of builds and corpora"
+    )
+    parser.add_argument("options", nargs="*", help="options of libFuzzer, behind --")
+    arguments = parser.parse_args()
+    code = run(arguments.target, arguments.seconds, arguments.work.resolve(), arguments.options)
+    print(f"{arguments.target}: {'nothing found' if code == 0 else f'FAILED ({code})'}")
+    return 1 if code else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

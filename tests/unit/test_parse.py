@@ -1,0 +1,550 @@
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
+from tfrecord import parse
+from tfrecord._engine import engine
+from tfrecord.columns import BytesColumn, Ragged
+from tfrecord.example_pb2 import Example, SequenceExample
+from tfrecord.features import FixedLenFeature, RaggedFeature, VarLenFeature, compile_features
+from tfrecord.parse import (
+    decode_batch,
+    decode_record,
+    parse_example,
+    parse_sequence_example,
+    parse_single_example,
+    parse_single_sequence_example,
+    record_kind,
+)
+
+
+def put(feature: Any, values: Any) -> None:
+    if values is None:
+        return
+    kind, items = values
+    getattr(feature, f"{kind}_list").SetInParent()
+    getattr(feature, f"{kind}_list").value.extend(items)
+
+
+def example(**features: Any) -> bytes:
+    """Each feature is a pair of kind and values; None makes a Feature without a kind."""
+    message = Example()
+    for key, values in features.items():
+        put(message.features.feature[key], values)
+    return bytes(message.SerializeToString())
+
+
+def sequence(context: dict[str, Any], lists: dict[str, Any]) -> bytes:
+    message = SequenceExample()
+    for key, values in context.items():
+        put(message.context.feature[key], values)
+    for key, steps in lists.items():
+        made = message.feature_lists.feature_list[key]
+        for step in steps:
+            put(made.feature.add(), step)
+    return bytes(message.SerializeToString())
+
+
+def ints(*values: int) -> tuple[str, list[int]]:
+    return "int64", list(values)
+
+
+def floats(*values: float) -> tuple[str, list[float]]:
+    return "float", list(values)
+
+
+def strings(*values: bytes) -> tuple[str, list[bytes]]:
+    return "bytes", list(values)
+
+
+# ---- batches -----------------------------------------------------------------------------------------
+
+
+def test_column_types_follow_the_spec() -> None:
+    batch = parse_example(
+        [
+            example(i=ints(1), f=floats(0.5), b=strings(b"x")),
+            example(i=ints(2), f=floats(1.5), b=strings(b"yy")),
+        ],
+        {"i": "int", "f": FixedLenFeature((), "float"), "b": FixedLenFeature((), "bytes")},
+    )
+    assert isinstance(batch["i"], Ragged) and batch["i"].to_list() == [[1], [2]]
+    assert batch["f"].dtype == np.float32 and batch["f"].tolist() == [0.5, 1.5]
+    assert batch["f"].flags.owndata and batch["f"].flags.writeable
+    assert isinstance(batch["b"], BytesColumn) and batch["b"].to_list() == [b"x", b"yy"]
+    assert list(batch) == ["i", "f", "b"] and batch.num_rows == 2
+
+
+def test_missing_no_kind_and_empty() -> None:
+    batch = parse_example([example(), example(a=None), example(a=ints()), example(a=ints(7))], {"a": "int"})
+    assert batch["a"].to_list() == [[], [], [], [7]]
+    assert batch.present["a"].tolist() == [False, False, True, True]
+
+
+def test_defaults_of_dense_columns() -> None:
+    records = [
+        example(a=ints(0), v=floats(1, 2), s=strings(b"s")),
+        example(a=ints(), v=floats(), s=strings()),
+        example(),
+    ]
+    batch = parse_example(
+        records,
+        {
+            "a": FixedLenFeature((), "int64", -1),
+            "v": FixedLenFeature((2,), "float", [8, 9]),
+            "s": FixedLenFeature((), "bytes", b"none"),
+        },
+    )
+    assert batch["a"].tolist() == [0, -1, -1]
+    assert batch["v"].tolist() == [[1, 2], [8, 9], [8, 9]]
+    assert batch["s"].to_list() == [b"s", b"none", b"none"]
+    assert batch.present["a"].tolist() == [True, True, False]
+
+
+def test_defaults_beyond_the_stored_types() -> None:
+    records = [example(a=ints(3), b=floats(0.5)), example()]
+    batch = parse_example(
+        records,
+        {"a": FixedLenFeature((), "uint64", 2**63), "b": FixedLenFeature((), "float64", 0.1)},
+    )
+    assert batch["a"].tolist() == [3, 2**63] and batch["a"].dtype == np.uint64
+    assert batch["b"].tolist() == [0.5, 0.1]
+
+
+@pytest.mark.parametrize("values", [None, ints()], ids=["no kind", "empty"])
+def test_missing_without_a_default(values: Any) -> None:
+    features = {"ok": "int", "a": FixedLenFeature((), "int64")}
+    good = example(a=ints(1))
+    for bad in (example(), example(a=values)):
+        with pytest.raises(KeyError, match="feature 'a'") as caught:
+            parse_example([good, good, bad, good, bad], features)
+        assert isinstance(caught.value, MissingFeatureError)
+        assert (caught.value.key, caught.value.record) == ("a", 2)
+
+
+def test_wrong_counts() -> None:
+    good = example(a=ints(1, 2))
+    for dtype, key in (("int64", "a"), ("int8", "a")):
+        for default in (None, 0):
+            with pytest.raises(DecodeError, match="feature 'a': has 3 values, not 2") as caught:
+                parse_example([good, example(a=ints(1, 2, 3))], {key: FixedLenFeature((2,), dtype, default)})
+            assert caught.value.record == 1
+
+
+def test_wrong_kinds() -> None:
+    for spec in (
+        "float",
+        FixedLenFeature((), "float"),
+        FixedLenFeature((), "float", 0),
+        FixedLenFeature((), "float64", 0),
+    ):
+        with pytest.raises(TypeError, match="feature 'a': is of kind int64, not float") as caught:
+            parse_example([example(a=floats(1)), example(a=ints(1))], {"a": spec})
+        assert isinstance(caught.value, FeatureKindError)
+        assert (caught.value.key, caught.value.record) == ("a", 1)
+
+
+def test_conflicting_kinds_without_a_request() -> None:
+    records = [example(a=ints(1)), example(b=ints(1)), example(a=strings(b"x"))]
+    for features in (None, ["a"]):
+        with pytest.raises(FeatureKindError, match="of kind bytes, but of kind int64 before") as caught:
+            parse_example(records, features)
+        assert (caught.value.key, caught.value.record) == ("a", 2)
+
+
+def test_every_feature_found() -> None:
+    batch = parse_example(
+        [example(), example(a=ints(1)), example(b=strings(b"x", b""), a=None), example(c=None)]
+    )
+    assert set(batch) == {"a", "b", "c"}
+    assert batch["a"].to_list() == [[], [1], [], []]
+    assert batch["b"].to_list() == [[], [], [b"x", b""], []]
+    assert batch["c"].to_list() == [[], [], [], []]
+    assert batch["c"].values.dtype == object
+    assert batch.present["c"].tolist() == [False] * 4
+
+
+def test_an_empty_batch() -> None:
+    features = {
+        "r": "int",
+        "d": FixedLenFeature((2,), "float32"),
+        "b": FixedLenFeature((3,), "bytes"),
+        "raw": FixedLenFeature((2, -1), "uint16", raw=True),
+        "cast": FixedLenFeature((), "uint8", 3),
+    }
+    batch = parse_example([], features)
+    assert batch.num_rows == 0
+    assert batch["d"].shape == (0, 2) and batch["b"].shape == (0, 3)
+    assert batch["raw"].shape == (0, 2, 0) and batch["raw"].dtype == np.uint16
+    assert batch["cast"].shape == (0,) and len(batch["r"]) == 0
+    assert list(parse_example([])) == []
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64", "bool"])
+def test_integers_are_exact_or_refused(dtype: str) -> None:
+    most = 1 if dtype == "bool" else min(np.iinfo(dtype).max, 2**63 - 1)
+    good = example(a=ints(0, most))
+    for spec in (VarLenFeature(dtype), FixedLenFeature((2,), dtype)):
+        batch = parse_example([good], {"a": spec})
+        assert np.asarray(
+            batch["a"].values if isinstance(batch["a"], Ragged) else batch["a"]
+        ).ravel().tolist() == [0, most]
+        assert parse_single_example(good, {"a": spec})["a"].dtype == dtype
+        value = -1 if dtype[0] == "u" else 2**40
+        bad = example(a=ints(0, value))
+        with pytest.raises(DecodeError, match=f"the value {value} does not fit {dtype}") as caught:
+            parse_example([good, good, bad], {"a": spec})
+        assert (caught.value.key, caught.value.record) == ("a", 2)
+        with pytest.raises(DecodeError, match=f"the value {value} does not fit {dtype}") as caught:
+            parse_single_example(bad, {"a": spec})
+        assert (caught.value.key, caught.value.record) == ("a", 0)
+
+
+def test_float16_rounds_and_overflows() -> None:
+    batch = parse_example([example(a=floats(0.1, float("inf")))], {"a": VarLenFeature("float16")})
+    assert batch["a"].values.tolist() == [np.float16(0.1), np.inf]
+    with pytest.raises(DecodeError, match="70000"):
+        parse_example([example(a=floats(70000))], {"a": VarLenFeature("float16")})
+
+
+def test_raw_arrays() -> None:
+    stored = np.arange(6, dtype="<u2").reshape(2, 3)
+    records = [example(a=strings(stored.tobytes())), example(a=strings((stored + 1).tobytes()))]
+    batch = parse_example(records, {"a": FixedLenFeature((2, 3), "uint16", raw=True)})
+    assert batch["a"].shape == (2, 2, 3) and batch["a"][1].tolist() == (stored + 1).tolist()
+    assert batch["a"].flags.writeable
+    batch = parse_example(records, {"a": FixedLenFeature((2, -1), "uint16", raw=True)})
+    assert batch["a"].shape == (2, 2, 3)
+    one = parse_single_example(records[0], {"a": FixedLenFeature((-1, 3), np.uint16, raw=True)})
+    assert one["a"].tolist() == stored.tolist() and one["a"].flags.writeable
+    default = {"a": FixedLenFeature((3,), "uint16", 7, raw=True)}
+    assert parse_example([example()], default)["a"].tolist() == [[7, 7, 7]]
+    assert parse_single_example(example(), default)["a"].tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("values", "shape", "dtype", "match"),
+    [
+        (strings(b"abc"), (2,), "uint8", "holds 3 bytes"),
+        (strings(b"abc"), (-1,), "uint16", "holds 3 bytes"),
+        (strings(b"ab", b"cd"), (2,), "uint8", "has 2 values, not 1"),
+        (strings(b"\0\2"), (2,), "bool", "no bool"),
+        (ints(1), (2,), "uint8", "is of kind int64"),
+    ],
+)
+def test_bad_raw_arrays(values: Any, shape: Any, dtype: str, match: str) -> None:
+    good = example(a=strings(b"\0\1"))
+    spec = {"a": FixedLenFeature(shape, dtype, raw=True)}
+    with pytest.raises((DecodeError, FeatureKindError), match=match) as caught:
+        parse_example([good, example(a=values)], spec)
+    assert (caught.value.key, caught.value.record) == ("a", 1)
+    with pytest.raises((DecodeError, FeatureKindError), match=match):
+        parse_single_example(example(a=values), spec)
+
+
+def test_raw_arrays_of_different_sizes() -> None:
+    records = [example(a=strings(b"ab")), example(a=strings(b"abcd"))]
+    with pytest.raises(DecodeError, match="holds 4 bytes, but 2 in the records before") as caught:
+        parse_example(records, {"a": FixedLenFeature((-1,), "uint8", raw=True)})
+    assert caught.value.record == 1
+
+
+def test_several_byte_strings_a_record() -> None:
+    records = [example(a=strings(b"x\0", b"")), example(a=strings(b"y", b"zz"))]
+    batch = parse_example(records, {"a": FixedLenFeature((2,), "bytes")})
+    assert batch["a"].shape == (2, 2) and batch["a"][1].to_list() == [b"y", b"zz"]
+    batch = parse_example([*records, example()], {"a": FixedLenFeature((2,), "bytes", [b"p", b"q"])})
+    assert batch["a"].to_list()[2] == [b"p", b"q"]
+
+
+def test_byte_strings_point_into_the_payloads() -> None:
+    payload = example(a=strings(b"needle"))
+    batch = parse_example([payload, bytearray(payload)], {"a": "bytes"})
+    assert batch["a"].values.buffers[0] is payload
+    joined = BytesColumn((memoryview(payload + payload),), [0, len(payload)], [len(payload)] * 2)
+    batch = parse_example(joined, {"a": FixedLenFeature((), "bytes")})
+    assert batch["a"].buffers is joined.buffers and batch["a"].to_list() == [b"needle"] * 2
+    assert parse_example(joined[::-1], {"a": "bytes"})["a"].to_list() == [[b"needle"]] * 2
+
+
+def test_what_is_no_batch() -> None:
+    for wrong in (b"abc", "abc", memoryview(b"")):
+        with pytest.raises(TypeError, match="sequence of bytes-likes"):
+            parse_example(wrong)
+    for wrong_item in ("text", None, 3, memoryview(b"abcd")[::2]):
+        with pytest.raises(TypeError, match="item 1 of the batch"):
+            parse_example([b"", wrong_item])
+    with pytest.raises(TypeError, match="bytes, not str"):
+        parse_single_example("text")
+
+
+def test_the_first_bad_record_is_reported() -> None:
+    good, damaged, missing = example(a=ints(1)), example(a=ints(1))[:-1], example()
+    features = {"a": FixedLenFeature((), "int64")}
+    for order, row in (
+        ([good, missing, damaged], 1),
+        ([good, damaged, missing], 1),
+        ([good] * 99 + [damaged], 99),
+    ):
+        for threads in (1, 3):
+            with pytest.raises((DecodeError, MissingFeatureError)) as caught:
+                parse_example(order, features, num_threads=threads)
+            assert caught.value.record == row
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (error.record, error.key) == (99, None)
+    assert str(error.at("f.tfrecord", 7)).startswith("f.tfrecord: record 7: ")
+
+
+def test_threads_give_the_same() -> None:
+    records = [example(a=ints(*range(i % 5)), **{f"k{i % 7}": strings(bytes(i))}) for i in range(300)]
+    assert parse_example(records, num_threads=4).equals(parse_example(records))
+    assert list(parse_example(records, num_threads=4)) == list(parse_example(records))
+
+
+def test_nothing_leaks_from_an_earlier_record() -> None:
+    full = example(a=ints(1), b=floats(2), c=strings(b"x"))
+    batch = parse_example(
+        [full, example(), full, example(b=floats(3))], {"a": "int", "b": "float", "c": "bytes"}
+    )
+    assert batch["a"].to_list() == [[1], [], [1], []]
+    assert batch["b"].to_list() == [[2], [], [2], [3]]
+    assert batch["c"].to_list() == [[b"x"], [], [b"x"], []]
+
+
+def test_many_features_in_changing_order() -> None:
+    rng = np.random.default_rng(0)
+    names = [f"feature_{i}" for i in range(200)]
+    records, expected = [], []
+    for _ in range(20):
+        chosen = rng.permutation(200)[: rng.integers(1, 200)]
+        # Concatenated messages are one map, which keeps the order of the entries.
+        records.append(b"".join(example(**{names[i]: ints(int(i))}) for i in chosen))
+        expected.append({names[i]: [int(i)] for i in chosen})
+    assert parse_example(records).to_list() == expected
+    some = parse_example(records, {names[3]: "int", names[150]: FixedLenFeature((), "int64", -1)})
+    assert some[names[3]].to_list() == [row.get(names[3], []) for row in expected]
+    assert some[names[150]].tolist() == [row.get(names[150], [-1])[0] for row in expected]
+
+
+# ---- single records ----------------------------------------------------------------------------------
+
+
+def test_one_record() -> None:
+    record = example(
+        i=ints(2**40, -1),
+        f=floats(0.5),
+        one=strings(b"a\0"),
+        two=strings(b"a\0\0", b""),
+        none=None,
+        e=strings(),
+    )
+    got = parse_single_example(record)
+    assert got["i"].tolist() == [2**40, -1] and got["i"].dtype == np.int64
+    assert got["f"].tolist() == [0.5] and got["f"].dtype == np.float32
+    assert got["i"].flags.owndata and got["i"].flags.writeable
+    assert got["one"] == b"a\0"
+    assert got["two"].dtype == object and got["two"].tolist() == [b"a\0\0", b""]
+    assert got["none"] is None
+    assert got["e"].dtype == object and len(got["e"]) == 0
+    wanted = parse_single_example(record, {"none": "float", "absent": "bytes", "e": "byte"})
+    assert wanted["none"].dtype == np.float32 and wanted["absent"].dtype == object
+    assert len(wanted["none"]) == len(wanted["absent"]) == len(wanted["e"]) == 0
+    assert parse_single_example(record, ["absent"]) == {"absent": None}
+
+
+def test_one_record_by_specs() -> None:
+    record = example(a=ints(5), v=floats(1, 2), s=strings(b"x", b"y"))
+    got = parse_single_example(
+        record,
+        {
+            "a": FixedLenFeature((), "int32"),
+            "v": FixedLenFeature((2, 1), "float"),
+            "s": FixedLenFeature((2,), "bytes"),
+            "d": FixedLenFeature((2,), "bytes", "d"),
+            "t": FixedLenFeature((), "bytes", b"t"),
+            "n": FixedLenFeature((), "float64", 0.1),
+            "r": RaggedFeature("uint8"),
+        },
+    )
+    assert got["a"].shape == () and got["a"] == 5 and got["a"].dtype == np.int32
+    assert got["v"].shape == (2, 1) and got["s"].tolist() == [b"x", b"y"]
+    assert got["d"].tolist() == [b"d", b"d"] and got["t"] == b"t" and got["n"] == 0.1
+    assert got["r"].dtype == np.uint8 and len(got["r"]) == 0
+
+
+def test_missing_keys_by_the_lineage_rule() -> None:
+    record = example(a=ints(1), none=None)
+    plan = compile_features({"a": "int", "none": "int", "d": FixedLenFeature((), "int64", 3)})
+    got: Any = decode_record(record, plan, missing="error")
+    assert got["d"] == 3 and len(got["none"]) == 0
+    with pytest.raises(KeyError, match="feature 'b': is missing") as caught:
+        decode_record(record, compile_features(["a", "b"]), missing="error")
+    assert caught.value.record == 0  # type: ignore[attr-defined]
+    with pytest.raises(KeyError, match="feature 's'"):
+        decode_record(sequence({}, {}), compile_features(None), compile_features(["s"]), missing="error")
+
+
+# ---- sequences ---------------------------------------------------------------------------------------
+
+
+def test_sequences() -> None:
+    records = [
+        sequence({"id": ints(1)}, {"t": [ints(1, 2), ints(), None, ints(3)], "w": [strings(b"x")]}),
+        sequence({"id": ints(2)}, {"t": []}),
+        sequence({}, {"w": [strings(b"y", b"z"), strings()]}),
+    ]
+    batch = parse_sequence_example(
+        records, {"id": FixedLenFeature((), "int64", 0)}, {"t": "int", "w": "bytes"}
+    )
+    assert batch.context["id"].tolist() == [1, 2, 0]
+    assert batch.feature_lists["t"].to_list() == [[[1, 2], [], [], [3]], [], []]
+    assert batch.feature_lists["w"].to_list() == [[[b"x"]], [], [[b"y", b"z"], []]]
+    assert batch.feature_lists.present["t"].tolist() == [True, True, False]
+    assert parse_sequence_example(records, {"id": FixedLenFeature((), "int64", 0)}).feature_lists.equals(
+        batch.feature_lists
+    )
+    context, lists = parse_single_sequence_example(records[0])
+    assert context["id"].tolist() == [1]
+    assert [step.tolist() for step in lists["t"]] == [[1, 2], [], [], [3]] and lists["w"] == [b"x"]
+
+
+def test_dense_steps() -> None:
+    records = [
+        sequence({}, {"t": [ints(1, 2), ints(3, 4)]}),
+        sequence({}, {}),
+        sequence({}, {"t": [ints(5, 6)]}),
+    ]
+    batch = parse_sequence_example(records, None, {"t": FixedLenFeature((2,), "int32")})
+    steps = batch.feature_lists["t"]
+    assert steps.values.shape == (3, 2) and steps.values.dtype == np.int32
+    assert steps.to_list() == [[[1, 2], [3, 4]], [], [[5, 6]]]
+    bad = sequence({}, {"t": [ints(1, 2), ints(1)]})
+    for spec in (FixedLenFeature((2,), "int64"), FixedLenFeature((2,), "int32", 0)):
+        with pytest.raises(DecodeError, match="has 1 values, not 2") as caught:
+            parse_sequence_example([*records, bad], None, {"t": spec})
+        assert (caught.value.record, caught.value.key) == (3, "t")
+    with pytest.raises(DecodeError, match="does not fit int8") as caught:
+        parse_sequence_example(
+            [*records, sequence({}, {"t": [ints(1), ints(300)]})], None, {"t": VarLenFeature("int8")}
+        )
+    assert caught.value.record == 3
+    one = parse_single_sequence_example(records[0], None, {"t": FixedLenFeature((2,), "int16")})[1]
+    assert [step.tolist() for step in one["t"]] == [[1, 2], [3, 4]] and one["t"][0].dtype == np.int16
+
+
+def test_steps_of_different_kinds() -> None:
+    bad = sequence({}, {"t": [ints(1), floats(1)]})
+    for features in (None, ["t"], {"t": "int"}):
+        for run in (
+            lambda: parse_sequence_example([sequence({}, {}), bad], None, features),  # noqa: B023
+            lambda: parse_single_sequence_example(bad, None, features),  # noqa: B023
+        ):
+            with pytest.raises(FeatureKindError, match="of kind float") as caught:
+                run()
+            assert caught.value.key == "t"
+
+
+def test_a_sequence_read_as_an_example() -> None:
+    record = sequence({"id": ints(1)}, {"t": [ints(1)]})
+    assert parse_example([record]).to_list() == [{"id": [1]}]
+    assert record_kind(record) == "sequence_example"
+
+
+def test_kinds_of_records() -> None:
+    assert record_kind(b"") == "example"
+    assert record_kind(example(a=ints(1))) == "example"
+    assert record_kind(memoryview(b"plain text")) == "bytes"
+    assert record_kind(example(a=ints(1))[:-1]) == "bytes"
+    assert record_kind(b"\x18\x05") == "bytes"  # a valid message, with nothing of an Example in it
+    assert record_kind(b"\x0a\x08\x0a\x06\x12\x04\x1a\x02\x0a\x80") == "bytes"  # a length past the end
+
+
+def test_columns_of_a_plan() -> None:
+    payloads = parse._payloads([sequence({"id": ints(1)}, {"t": [ints(2)]})])
+    plan, lists = compile_features({"id": "int"}), compile_features({"t": "int"})
+    batch: Any = decode_batch(payloads, plan, sequence_plan=lists, columns=["t"])
+    assert list(batch.context) == [] and batch.feature_lists["t"].to_list() == [[[2]]]
+    batch = decode_batch(payloads, plan, sequence_plan=lists, columns="id")
+    assert list(batch.context) == ["id"] and list(batch.feature_lists) == []
+    with pytest.raises(KeyError, match="no feature 'x'"):
+        decode_batch(payloads, plan, sequence_plan=lists, columns=["x"])
+    batch = decode_batch(payloads, compile_features(None), columns=["id"])
+    assert batch["id"].to_list() == [[1]]
+
+
+# ---- the kernel alone --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(engine != "native", reason="the reference has no SIMD")
+@pytest.mark.parametrize(
+    "sizes", [[1], [2], [3], [8], [9], [10], [1, 2], [1, 9, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
+)
+def test_varints_at_every_simd_level(sizes: list[int]) -> None:
+    from tfrecord import _decode, _reference
+
+    choices = random.Random(sum(sizes))
+    for count in [*range(30), 63, 64, 65, 71, 72, 73, 79, 80, 81, 200, 1000]:
+        chosen = [choices.choice(sizes) for _ in range(count)]
+        values = [
+            choices.randrange(1 << 7 * (n - 1) if n > 1 else 0, min(1 << 7 * n, 1 << 64)) for n in chosen
+        ]
+        run = b"".join(_varint(value) for value in values)
+        expected = np.array(values, np.uint64).view(np.int64)
+        assert (
+            _reference._values(
+                b"\x0a" + _varint(len(run)) + run, 3, [(0, len(run) + 1 + len(_varint(len(run))))], 4
+            ).tolist()
+            == expected.tolist()
+        )
+        for level in range(_decode.BEST_LEVEL + 1):
+            got = _decode.decode_varints(run, level)
+            assert isinstance(got, np.ndarray) and got.tolist() == expected.tolist()
+            for bad in (run + b"\x80", run + b"\x80" * 10 + b"\1" + bytes(80), b"\xff" * 11 + run):
+                status = _decode.decode_varints(bad, level)
+                assert isinstance(status, int) and status in (1, 6)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+@pytest.mark.skipif(engine != "native", reason="a contract of the kernel")
+def test_payloads_outside_their_buffers_are_refused() -> None:
+    from tfrecord import _decode
+
+    decoder = _decode.Decoder(None)
+    zero, ids = np.zeros(1, np.int64), np.zeros(1, np.int32)
+    for offset, length, number in [
+        (0, 5, 0),
+        (-1, 1, 0),
+        (5, 0, 0),
+        (2**62, 2**62, 0),
+        (0, -1, 0),
+        (0, 1, 1),
+        (0, 1, -1),
+    ]:
+        with pytest.raises(ValueError, match="payload 0 lies outside its buffer"):
+            decoder.decode((b"abcd",), zero + offset, zero + length, ids + np.int32(number))
+    with pytest.raises(ValueError, match="an array of 1 is needed"):
+        decoder.decode((b"",), zero, np.zeros(2, np.int64), None)
+    with pytest.raises(ValueError, match="SIMD level"):
+        _decode.Decoder(None, False, 99)
+
+
+@pytest.mark.skipif(engine != "native", reason="the reference holds one record at a time")
+def test_a_flood_of_keys_is_refused_before_it_fills_the_memory() -> None:
+    flood = b"".join(example(**{f"{i:x}": None}) for i in range(40))
+    records = [flood] + [b""] * (2**24 // 39)
+    with pytest.raises(DecodeError, match="too many different features") as caught:
+        parse_example(records)
+    assert caught.value.record == 0

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer.errors import DecodeError, FeatureKindError
+from tfrecord.columns import BytesColumn
+from tfrecord.example_pb2 import Example, SequenceExample
+from tfrecord.parse import decode_batch, parse_example
+from tfrecord.schema import FeatureSchema, Schema, SchemaCollector, dense_plan, merge_schemas
+
+
+def example(**features: Any) -> bytes:
+    message = Example()
+    for key, values in features.items():
+        feature = message.features.feature[key]
+        if values is not None:
+            kind, items = values
+            getattr(feature, f"{kind}_list").SetInParent()
+            getattr(feature, f"{kind}_list").value.extend(items)
+    return bytes(message.SerializeToString())
+
+
+def collect(records: list[bytes], collector: SchemaCollector | None = None, chunk: int = 3) -> Any:
+    """What a collector makes of records that come in chunks, with other bytes between them."""
+    collector = collector or SchemaCollector()
+    for start in range(0, len(records), chunk):
+        part = records[start : start + chunk]
+        buffer = b"head" + b"".join(record + b"tail" for record in part)
+        lengths = np.array([len(record) for record in part], np.uint64)
+        offsets = np.cumsum(lengths + np.uint64(4), dtype=np.uint64) - lengths
+        collector.update(memoryview(buffer), offsets, lengths)
+    return collector.finish()
+
+
+def schema_of(records: list[bytes]) -> Schema:
+    return merge_schemas([("f", collect(records)[0])])
+
+
+def test_schema_of_examples() -> None:
+    records = [
+        example(label=("int64", [i]), pixels=("float", [0.5] * 4), words=("bytes", [b"x"] * (i % 3)))
+        for i in range(10)
+    ]
+    schema = schema_of(records)
+    assert (schema.record_type, schema.num_records, set(schema)) == (
+        "example",
+        10,
+        {"label", "pixels", "words"},
+    )
+    assert schema["label"] == FeatureSchema("int64", 10, 10, 1, 1)
+    assert schema["label"].shape == () and schema["pixels"].shape == (4,)
+    assert schema["words"] == FeatureSchema("bytes", 10, 10, 0, 2) and schema["words"].shape is None
+
+
+def test_missing_no_kind_and_empty() -> None:
+    schema = schema_of(
+        [example(), example(a=None, b=("float", [])), example(a=("int64", [1])), example(b=("float", []))]
+    )
+    assert schema["a"] == FeatureSchema("int64", 1, 4, 1, 1) and schema["a"].shape is None
+    assert schema["b"] == FeatureSchema("float", 2, 4, 0, 0) and schema["b"].shape is None
+    assert schema_of([example(a=None)])["a"] == FeatureSchema("unknown", 0, 1, 0, 0)
+    assert schema_of([example(b=("float", []))])["b"].shape == (0,)
+
+
+def test_schema_of_sequences() -> None:
+    message = SequenceExample()
+    message.context.feature["id"].int64_list.value.append(1)
+    for count in (2, 0, 3):
+        step = message.feature_lists.feature_list["t"].feature.add()
+        step.int64_list.value.extend(range(count))
+    message.feature_lists.feature_list["none"].SetInParent()
+    schema = schema_of([example(), message.SerializeToString()])
+    assert schema.record_type == "sequence_example"
+    assert schema["id"] == FeatureSchema("int64", 1, 2, 1, 1)
+    assert schema.feature_lists["t"] == FeatureSchema("int64", 1, 2, 3, 3, 0, 3)
+    assert schema.feature_lists["none"] == FeatureSchema("unknown", 1, 2, 0, 0, 0, 0)
+    assert schema.feature_lists["t"].shape is None
+
+
+@pytest.mark.parametrize("other", [b"plain text", example(a=("int64", [1]))[:-1], b"\x18\x05"])
+def test_other_bytes(other: bytes) -> None:
+    assert collect([example(), other, example()]) == ({"record_type": "bytes"}, {})
+    assert collect([b""] * 4)[0]["record_type"] == "example"
+    assert collect([])[0] == {
+        "record_type": "example",
+        "schema": {"num_records": 0, "features": {}, "feature_lists": {}},
+    }
+    assert merge_schemas([("f", {"record_type": "bytes"})]).record_type == "bytes"
+
+
+def test_columns_are_kept() -> None:
+    records = [
+        example(label=("int64", [i]), w=("float", [i / 2]), name=("bytes", [b"n%d" % i])) for i in range(2500)
+    ]
+    _, columns = collect(records, SchemaCollector(["label", "w", "name"]), 1200)
+    assert columns["label"].dtype == np.int64 and columns["label"].tolist() == list(range(2500))
+    assert columns["w"].dtype == np.float32 and columns["w"][7] == 3.5
+    assert columns["name"].dtype == np.dtype("S5") and columns["name"][2499] == b"n2499"
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [
+        (example(), "has 0 values"),
+        (example(label=("int64", [1, 2])), "has 2 values"),
+        (example(label=("bytes", [b"a\0"])), "ends in NUL"),
+        (example(label=("bytes", [b"a" * 300])), "has 300 bytes"),
+        (example(label=("int64", [5]))[:-1], "cannot be decoded"),
+    ],
+)
+def test_columns_that_cannot_be_kept(bad: bytes, match: str) -> None:
+    good = example(label=("bytes", [b"x"]))
+    kept = SchemaCollector("label")
+    with pytest.raises(DecodeError, match=match) as caught:
+        collect([good] * 7 + [bad], kept, 7)
+    assert caught.value.record == 7
+
+
+def test_a_column_of_two_kinds() -> None:
+    with pytest.raises(FeatureKindError) as caught:
+        collect([example(a=("int64", [1])), example(a=("float", [1]))], SchemaCollector(["a"]), 1)
+    assert (caught.value.key, caught.value.record) == ("a", 1)
+
+
+def test_merging() -> None:
+    first = collect([example(a=("int64", [1]), u=None)])[0]
+    second = collect([example(a=("int64", [1, 2]), u=("bytes", [b"x"])), example()])[0]
+    merged = merge_schemas([("one", first), ("two", second)])
+    assert merged.num_records == 3
+    assert merged["a"] == FeatureSchema("int64", 2, 3, 1, 2)
+    assert merged["u"] == FeatureSchema("bytes", 1, 3, 1, 1)
+    third = collect([example(a=("float", [1]))])[0]
+    with pytest.raises(FeatureKindError, match="'a': is of different kinds: float in three, int64 in one"):
+        merge_schemas([("one", first), ("two", second), ("three", third)])
+    conflict = collect([example(a=("float", [1])), example(a=("int64", [1]))])[0]
+    with pytest.raises(FeatureKindError, match="float in f, int64 in f"):
+        merge_schemas([("f", conflict)])
+    assert dict(merge_schemas([])) == {}
+
+
+def test_plans_keep_the_columns_of_all_batches() -> None:
+    records = [
+        example(a=("int64", [1]), b=("float", [1, 2]), c=("bytes", [b"x"] * i), d=None) for i in range(4)
+    ]
+    plan = dense_plan(schema_of(records))
+    for part in (records[:1], records[1:]):
+        payloads = BytesColumn.from_list(part)
+        batch: Any = decode_batch(payloads, plan)
+        assert set(batch) == {"a", "b", "c", "d"}
+        assert batch["a"].shape == (len(part),) and batch["b"].shape == (len(part), 2)
+        assert batch["c"].to_list() == parse_example(part)["c"].to_list()
+        assert batch["d"].to_list() == [[]] * len(part)
+    assert dense_plan({}).columns == ()
