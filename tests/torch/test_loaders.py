@@ -291,7 +291,7 @@ def _stop(record: Any) -> Any:
 
 class TestBatchesAcrossProcesses:
     def test_a_batch_arrives_as_it_was(self, make: Any) -> None:
-        """Small batches by the pipe, large ones by memory that is used again; all writable and of their own."""
+        """Small batches by the pipe, large ones by memory used again; all writable and of their own."""
         for size, count in ((4, 8), (2000, 6000)):
             dataset = TFRecordDataset(make([count]), None, DESCRIPTION, batch_size=size)
             here, there = list(dataset), list(loader(dataset, 1))

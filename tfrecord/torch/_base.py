@@ -252,8 +252,8 @@ class EpochDataset(IterableDataset[Any]):
         if not self.positioned and state["world_size"] != world_size and state["position"]:
             raise ValueError(
                 f"the state was made with {state['world_size']} ranks, here are {world_size}: "
-                "compressed files without an index are dealt by rank and worker and cannot be resumed on another number; "
-                "build an index"
+                "compressed files without an index are dealt by rank and worker and cannot be resumed on "
+                "another number; build an index"
             )
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
