@@ -1,8 +1,9 @@
-"""The import direction: a module imports only modules that stand above it in these lists (lowest floor first)."""
+"""Imports point one way: a module imports only modules of the lines above its own."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,56 +12,97 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# One line a layer; modules of one line do not import each other.
-LAYERS: dict[str, list[str]] = {
-    "indexer": [
-        "errors",
-        "_framing _crc",
-        "_engine",
-        "framing",
-        "files streams paths",
-        "index",
-        "formats",
-        "build",
-        "__init__",
-        "__main__",
-    ],
-    "tfrecord": [
-        "example_pb2 features columns sampling iterator_utils",
-    ],
+# One line a layer, lowest first; modules of one line know nothing of each other.
+LAYERS = {
+    "indexer": """
+        errors
+    """,
+    "tfrecord": """
+        _arrays
+    """,
+}
+RANKS = {
+    package: {name: rank for rank, line in enumerate(lines.strip().splitlines()) for name in line.split()}
+    for package, lines in LAYERS.items()
 }
 
 
 def modules(package: str) -> dict[str, Path]:
+    """Name within the package ("" is its face) -> file, kernels too."""
     found = {}
     for path in sorted((ROOT / package).rglob("*.py*")):
         if path.suffix in {".py", ".pyx"}:
-            found[".".join(path.relative_to(ROOT / package).with_suffix("").parts)] = path
-    assert found
+            parts = list(path.relative_to(ROOT / package).with_suffix("").parts)
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def imports(package: str, name: str, path: Path) -> set[str]:
-    """The modules of `package` that this file imports anywhere, inside functions too."""
+def imported(package: str, name: str, path: Path) -> set[tuple[str, str]]:
+    """(package, module) of ours that a file imports, inside functions too."""
+    # Of a kernel only the import lines are Python.
+    text = path.read_text()
     if path.suffix == ".pyx":
-        lines = [line for line in path.read_text().splitlines() if line.lstrip().startswith(("import ", "from "))]
-        return {line for line in lines if f"{package}." in line or "indexer" in line or "from ." in line}
-    here = (package + "." + name).split(".")
-    known = modules(package)
-    result: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        targets: list[str] = []
+        text = "\n".join(
+            line for line in text.splitlines() if re.match(r"(import|from) [\w.]+( import .*)?$", line)
+        )
+    inside = [package, *(name.split(".") if name else [])]
+    folder = inside if path.stem == "__init__" else inside[:-1]
+    targets: list[str] = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            targets = [alias.name for alias in node.names]
+            targets += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            cut = node.level if path.name != "__init__.py" else node.level - 1
-            base = here[: len(here) - cut] if path.name != "__init__.py" else here[: len(here) - 1 - cut]
-            stem = ".".join([*(base if node.level else []), *([node.module] if node.module else [])])
-            targets = [f"{stem}.{alias.name}" for alias in node.names] + [stem]
-        for target in targets:
-            if target.split(".")[0] == package:
-                rest = target[len(package) + 1 :]
-                for candidate in (rest, f"{rest}.__init__" if rest else "__init__"):
-                    if candidate in known:
-                        result.add(candidate)
-    return result
+            base = folder[: len(folder) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            targets += [f"{stem}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            targets += [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+    result = set()
+    for target in targets:
+        owner, _, rest = target.partition(".")
+        if owner in LAYERS:
+            known = modules(owner)
+            while rest and rest not in known:
+                rest = rest.rpartition(".")[0]
+            result.add((owner, rest))
+    return result - {(package, name)}
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_every_module_has_its_layer(package: str) -> None:
+    assert sorted(modules(package)) == sorted("" if name == "__init__" else name for name in RANKS[package])
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_imports_point_down(package: str) -> None:
+    ranks = {"" if name == "__init__" else name: rank for name, rank in RANKS[package].items()}
+    wrong = []
+    for name, path in modules(package).items():
+        for owner, other in sorted(imported(package, name, path)):
+            if owner == package and ranks[other] >= ranks[name]:
+                wrong.append(f"{package}.{name} imports {owner}.{other}")
+            elif package == "indexer" and owner != "indexer":
+                wrong.append(f"{package}.{name} imports {owner}.{other}")
+    assert not wrong
+
+
+def test_only_the_torch_package_imports_torch() -> None:
+    users = {
+        name
+        for name, path in modules("tfrecord").items()
+        if path.suffix == ".py" and re.search(r"^\s*(import|from) torch\b", path.read_text(), re.M)
+    }
+    assert users and all(name.split(".")[0] == "torch" for name in users)
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("indexer", ["tfrecord", "torch", "google.protobuf"]),
+        ("tfrecord", ["torch", "tensorflow", "pyarrow", "pandas", "polars", "click", "rich", "fsspec"]),
+    ],
+)
+def test_what_an_import_does_not_load(module: str, absent: list[str]) -> None:
+    code = f"import {module}, sys; print([name for name in {absent!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
