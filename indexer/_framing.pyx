@@ -38,7 +38,7 @@ cdef extern from "textindex.h" nogil:
     uint64_t text_format(const uint64_t *, const uint64_t *, uint64_t, uint8_t *) noexcept
 
 cdef extern from "filemap.h" nogil:
-    int MADV_WILLNEED, MADV_DONTNEED, MADV_SEQUENTIAL, MADV_RANDOM, MADV_POPULATE_READ
+    int MADV_WILLNEED, MADV_DONTNEED
     const uint8_t *filemap_open(int, uint64_t) noexcept
     void filemap_close(const uint8_t *, uint64_t) noexcept
     int filemap_advise(const uint8_t *, uint64_t, uint64_t, int) noexcept
@@ -50,9 +50,6 @@ PATHS = tuple([frames_paths[i].name.decode() for i in range(BEST + 1)])
 _ADVICE = {
     "willneed": MADV_WILLNEED,
     "dontneed": MADV_DONTNEED,
-    "sequential": MADV_SEQUENTIAL,
-    "random": MADV_RANDOM,
-    "populate": MADV_POPULATE_READ,
 }
 # Below this many bytes letting the GIL go costs more than the work.
 cdef Py_ssize_t SMALL = 4096

@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from . import formats
 from .atomic import replace_file
+from .compression import is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
-from .files import is_url, open_data, path_name, remote_filesystem
-from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, frame_header
+from .files import is_url, open_data, path_name
+from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
-from .paths import expand_paths, is_data_name, walk_folder
+from .paths import expand_paths, find_index, is_data_name, sidecar_path, walk_folder
 from .scanning import Collector, scan_index
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 Format = Literal["extended", "text"]
-INDEX_SUFFIX = ".tfindex"
 
 
 class BuildResult(NamedTuple):
@@ -49,30 +49,6 @@ class BuildResult(NamedTuple):
     status: Literal["built", "fresh", "failed"]
     num_records: int | None
     error: Exception | None
-
-
-# ---- names -------------------------------------------------------------------------------------------
-
-
-def sidecar_path(data_path: Any) -> str:
-    """Where the index of a data file is by default: its whole name and ``.tfindex``."""
-    return path_name(data_path) + INDEX_SUFFIX
-
-
-def find_index(data_path: Any) -> str | None:
-    """The index beside a data file: the sidecar, else the lineage's ``a.tfindex`` of ``a.tfrecord``."""
-    path = path_name(data_path)
-    candidates = [sidecar_path(path)]
-    stem, extension = os.path.splitext(path)
-    if extension == ".tfrecord":
-        candidates.append(stem + INDEX_SUFFIX)
-    if is_url(path) and not path.startswith("file://"):
-        filesystem, name = remote_filesystem(path)
-        return path + INDEX_SUFFIX if filesystem.exists(name + INDEX_SUFFIX) else None
-    for candidate in candidates:
-        if os.path.isfile(candidate.removeprefix("file://")):
-            return candidate
-    return None
 
 
 # ---- one file ----------------------------------------------------------------------------------------
@@ -142,8 +118,7 @@ def _refuse_to_overwrite_data(path: str, target: str) -> None:
         raise ValueError(f"{target} is not a regular file")
     with open(target, "rb") as file:
         head = file.read(HEADER_SIZE)
-    length = int.from_bytes(head[:8], "little")
-    if is_data_name(target) or (len(head) == HEADER_SIZE and head == frame_header(length)):
+    if is_data_name(target) or is_frame(head):
         raise ValueError(f"the index would overwrite other data: {target}")
 
 

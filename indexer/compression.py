@@ -20,6 +20,7 @@ __all__ = [
     "InputStream",
     "OutputStream",
     "detect",
+    "is_frame",
     "normalize_compression",
     "open_output",
     "open_stream",
@@ -57,7 +58,8 @@ def normalize_compression(name: str | None) -> str:
     return known
 
 
-def _is_frame(head: bytes) -> bool:
+def is_frame(head: bytes) -> bool:
+    """Whether a stream that begins with ``head`` begins with a valid frame header."""
     return len(head) >= HEADER_SIZE and frame_header(int.from_bytes(head[:8], "little")) == head[:HEADER_SIZE]
 
 
@@ -66,7 +68,7 @@ def detect(head: bytes) -> str | None:
 
     A valid frame header is looked for first, so that plain data is never taken for anything else.
     """
-    if _is_frame(head):
+    if is_frame(head):
         return None
     if head[:2] == b"\x1f\x8b":
         return "gzip"
@@ -201,7 +203,7 @@ class InputStream:
         hint = ""
         if reason == "bad_stream" and self.position == 0:
             found = detect(self.head)
-            if _is_frame(self.head):
+            if is_frame(self.head):
                 hint = "The file is not compressed: leave compression_type out."
             elif found is not None and found != self._compression:
                 hint = f"It looks like {found} data: leave compression_type out, or name it."

@@ -8,10 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14; older kernels answer EINVAL, which is no harm */
-#endif
-
 static const uint8_t filemap_nothing[1] = {0};
 
 static const uint8_t *filemap_open(int fd, uint64_t size) {

@@ -29,11 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ._engine import kernel as _kernel
-from .compression import HEAD_SIZE, detect
+from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, StaleIndexError
 from .files import DataFile, open_data, path_name
 from .framing import FRAME_OVERHEAD, VERIFY_LENGTHS, UInt64Array, check_frame, crc32c
 from .index import RecordIndex
+from .paths import find_index
 
 __all__ = [
     "MAGIC",
@@ -166,6 +167,8 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
             index = _load_extended(file, head, data_name, fail)
             return index if data_path is None else bind_index(index, data_path)
         if data_path is None:
+            if (beside := _index_of_data(file)) is not None:
+                return load_index(beside, index_path)
             return _load_text(file, None, fail)
     opened = data_path if isinstance(data_path, DataFile) else open_data(data_path, mmap=False)
     try:
@@ -178,6 +181,17 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
 
 
 Fail = Callable[[str], IndexFileError]
+
+
+def _index_of_data(file: DataFile) -> str | None:
+    """The index beside a file, if that is data and no index."""
+    head = file.head(HEAD_SIZE)
+    if not is_frame(head) and detect(head) is None:
+        return None
+    beside = find_index(file.path)
+    if beside is None:
+        raise IndexFileError(file.path, None, "this is data, not an index, and it has no index beside it")
+    return beside
 
 
 def _open_index(index_path: Any) -> DataFile:

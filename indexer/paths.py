@@ -1,4 +1,4 @@
-"""Which files a path, list, glob or folder means: the same files in the same order on every machine."""
+"""Which files a path, list, glob or folder means, the same on every machine; and where their indexes are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
-from .files import is_url, remote_filesystem
+from .files import is_url, path_name, remote_filesystem
 
-__all__ = ["Paths", "expand_paths", "is_data_name", "is_index_name", "natural_key", "walk_folder"]
+__all__ = [
+    "Paths",
+    "expand_paths",
+    "find_index",
+    "is_data_name",
+    "is_index_name",
+    "natural_key",
+    "sidecar_path",
+    "walk_folder",
+]
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
@@ -19,6 +28,7 @@ _DATA_NAME = re.compile(
 )
 _INDEX_NAME = re.compile(r"\.(tfindex|index|idx)$", re.IGNORECASE)
 _TEMPORARY_NAME = re.compile(r"(\.(tmp|temp|partial|part|crdownload|crc|lock|swp)|~)$", re.IGNORECASE)
+_INDEX_SUFFIX = ".tfindex"
 _DIGITS = re.compile(r"([0-9]+)")
 
 
@@ -127,3 +137,24 @@ def expand_paths(paths: Any, *, recursive: bool = False) -> list[str]:
     if not items:
         raise ValueError("no paths were given: the list is empty")
     return [path for item in items for path in _expand_one(item, recursive)]
+
+
+def sidecar_path(data_path: Any) -> str:
+    """Where the index of a data file is by default: its whole name and ``.tfindex``."""
+    return path_name(data_path) + _INDEX_SUFFIX
+
+
+def find_index(data_path: Any) -> str | None:
+    """The index beside a data file: the sidecar, else the lineage's ``a.tfindex`` of ``a.tfrecord``."""
+    path = path_name(data_path)
+    candidates = [sidecar_path(path)]
+    stem, extension = os.path.splitext(path)
+    if extension == ".tfrecord":
+        candidates.append(stem + _INDEX_SUFFIX)
+    if is_url(path) and not path.startswith("file://"):
+        filesystem, name = remote_filesystem(path)
+        return path + _INDEX_SUFFIX if filesystem.exists(name + _INDEX_SUFFIX) else None
+    for candidate in candidates:
+        if os.path.isfile(candidate.removeprefix("file://")):
+            return candidate
+    return None

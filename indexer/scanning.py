@@ -130,9 +130,12 @@ def _pass(
 ) -> int:
     """Every record of the stream, checked and handed to the collector; the size of the stream."""
     end = held = 0
+    window = (
+        _WINDOW if num_threads <= 1 else _HELD
+    )  # starting threads costs as much as checking a few megabytes
     forget = getattr(source, "forget", None)
     for chunk in iter_chunks(
-        source, compression_type=compression, verify=verify, chunk_size=_WINDOW, num_threads=num_threads
+        source, compression_type=compression, verify=verify, chunk_size=window, num_threads=num_threads
     ):
         offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
         places.add(offsets, chunk.lengths)

@@ -504,3 +504,18 @@ def test_compressed_objects(make_file: Any) -> None:
     assert index.lengths.tolist() == [5, 0, 3, 300] and index.compression == "gzip"
     with open_data(data) as opened:
         assert len(scan_index(opened)) == 4
+
+
+def test_data_behind_a_url(make_file: Any, tmp_path: Path) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    url = "memory://build-test/a.tfrecord"
+    memory.pipe("/build-test/a.tfrecord", make_file(PAYLOADS).read_bytes())
+    with pytest.raises(ValueError, match="local file"):
+        build_index(url)
+    assert len(build_index(url, tmp_path / "i")) == 4
+    assert load_index(tmp_path / "i", url).path == url
+    assert find_index(url) is None
+    memory.pipe("/build-test/a.tfrecord.tfindex", (tmp_path / "i").read_bytes())
+    assert find_index(url) == url + ".tfindex"
+    assert load_index(url + ".tfindex", url).lengths.tolist() == [5, 0, 3, 300]
+    assert scan_index(url).lengths.tolist() == [5, 0, 3, 300]

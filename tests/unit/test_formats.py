@@ -399,3 +399,13 @@ def test_the_fingerprint_sees_start_middle_end_and_size(tmp_path: Path) -> None:
         with open_data(tmp_path / "a") as data:
             values.add(formats.fingerprint(data))
     assert len(values) == 4
+
+
+def test_the_index_of_a_data_file(data: Path, make_file: Any) -> None:
+    for path in (data, make_file(PAYLOADS, "b.tfrecord.gz", "gzip")):
+        with pytest.raises(IndexFileError, match="data, not an index") as caught:
+            load_index(path)
+        assert caught.value.path == str(path)
+        build_index(path)
+        index = load_index(path)
+        assert (index.path, index.index_path, len(index)) == (str(path), f"{path}.tfindex", 4)
