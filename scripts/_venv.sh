@@ -19,7 +19,7 @@ CHECK
         "$py" -m pip install --quiet --upgrade pip
     "$py" -m pip install --quiet --upgrade "setuptools>=77" "Cython>=3.1"
     # Without build isolation a second run reuses the objects of the first.
-    "$py" -m pip install --quiet --no-build-isolation "$@"
+    PYTHONWARNINGS=ignore "$py" -m pip install --quiet --no-build-isolation "$@"
 }
 
 # Says which engine the checkout got, and picks the reference engine knowingly where no kernel could be built.
