@@ -13,24 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import CompressionError, CorruptRecordError, DecodeError, FeatureKindError, TFRecordError
+from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
 from indexer.files import is_url
 from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
 from indexer.streams import detect, normalize_compression, open_stream
 from tfrecord._atomic import STREAM
 from tfrecord._cli.source import batches
+from tfrecord._engine import decode_kernel as kernel
 from tfrecord._inflate import inflate
 from tfrecord._resync import FrameFinder
 from tfrecord.columns import BytesColumn
-from tfrecord.features import compile_features
-from tfrecord.parse import decode_batch, decode_record, record_kind
+from tfrecord.parse import _REASONS as REASONS
+from tfrecord.parse import record_kind
 from tfrecord.salvage import map_file
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 22
 _LOOK_AT = 64
 _KEPT = 10_000
-_ALL = compile_features(None)
 
 
 @dataclass
@@ -196,12 +196,7 @@ class Checker:
             result.record_type = self._type_of(payloads)
         if not self.parse or result.record_type == "bytes":
             return []
-        sequence = _ALL if result.record_type == "sequence_example" else None
-        try:
-            decode_batch(payloads, _ALL, sequence_plan=sequence)
-            return []
-        except (DecodeError, FeatureKindError):
-            return list(_bad_messages(payloads))
+        return list(_bad_messages(payloads))
 
     def _type_of(self, payloads: BytesColumn) -> str:
         """What most of the first payloads are, so that one damaged message does not make a file of raw
@@ -253,13 +248,12 @@ class _Readable:
 
 
 def _bad_messages(payloads: BytesColumn) -> Iterator[tuple[int, str]]:
-    """One by one. Kinds that differ between records are no damage, within one SequenceExample they are."""
-    for row in range(len(payloads)):
-        payload = payloads.view(row)
-        try:
-            if record_kind(payload) == "sequence_example":
-                decode_record(payload, _ALL, _ALL)
-            else:
-                decode_record(payload, _ALL)
-        except (DecodeError, FeatureKindError) as error:
-            yield row, error.reason
+    """(row, what is wrong) of each payload that is no valid message; a message without features is valid."""
+    (buffer,), start = payloads.buffers, 0
+    while start < len(payloads):
+        status, good, *_ = kernel.survey(buffer, payloads.offsets[start:], payloads.lengths[start:])
+        if not status:
+            return
+        start += good + 1
+        if status > 0:
+            yield start - 1, REASONS[status]

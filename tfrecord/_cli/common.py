@@ -89,10 +89,16 @@ def default_threads(threads: int | None) -> int:
     return min(16, cores or 1)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, to which a reader that has seen enough is no failure."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Where tables go: standard output, as wide as the terminal; not squeezed where it is none."""
     wide = None if sys.stdout.isatty() else 200
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide, emoji=False, markup=False)
+    return _Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide, emoji=False, markup=False)
 
 
 def plain(text: Any) -> Text:

@@ -33,6 +33,7 @@ from tfrecord._cli.describe import value_text
 from tfrecord._cli.layout import exact_record
 from tfrecord._cli.shards import ShardSet, shard_sets
 from tfrecord._cli.source import batches, record_type_of
+from tfrecord.schema import merge_schemas
 
 _SAMPLE = 1000
 _SAMPLE_BYTES = 4 << 20
@@ -168,9 +169,8 @@ def _features(result: FileInfo, index: RecordIndex | None, compression: str | No
                 if at == where and features.get(name) is not None:
                     found.example = value_text(features[name], 30)
         break
-    schema = None if index is None else index.metadata.get("schema")
-    if schema:
-        _from_index(result, schema, index)
+    if index is not None and index.metadata.get("schema"):
+        _from_index(result, index)
 
 
 def _compression_of(path: str) -> str:
@@ -187,20 +187,20 @@ def _note(result: FileInfo, stats: BatchStats) -> None:
         found.least, found.most = min(found.least, column.least_values), max(found.most, column.most_values)
 
 
-def _from_index(result: FileInfo, schema: Any, index: Any) -> None:
+def _from_index(result: FileInfo, index: RecordIndex) -> None:
     """What the extended index says of all records; examples stay those of the first record."""
-    from tfrecord.reader import TFRecordReader
-
-    with TFRecordReader(result.path, index=result.index_path) as reader:
-        known = reader.schema
+    try:
+        schema = merge_schemas([(result.path, index.metadata)])
+    except FeatureKindError:  # kinds differ between records: the first records show which
+        return
     examples = {key[:2]: found.example for key, found in result.features.items()}
     result.features = {}
-    for name, entry in known.items():
-        where = "feature_lists" if getattr(entry, "is_list", False) else ""
-        kind = entry.kind if entry.kind not in (None, "unknown") else "no kind"
-        found = Feature(entry.num_present, entry.min_length or 0, entry.max_length or 0)
-        found.example = examples.get((where, name), "")
-        result.features[where, name, kind] = found
+    for where, features in (("", schema), ("feature_lists", schema.feature_lists)):
+        for name, entry in features.items():
+            kind = "no kind" if entry.kind == "unknown" else entry.kind
+            found = Feature(entry.num_present, entry.min_length, entry.max_length)
+            found.example = examples.get((where, name), "")
+            result.features[where, name, kind] = found
     result.looked_at = len(index)
 
 

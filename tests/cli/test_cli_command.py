@@ -1,0 +1,149 @@
+"""The command as a whole: help, examples, exit codes, missing packages, completion."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from samples import MakeFile, Run, examples
+
+from tfrecord._cli.app import _COMMANDS, app
+from tfrecord.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def help_of(run: Run, *arguments: str) -> str:
+    outcome = run(*arguments, "--help")
+    assert outcome.code == 0
+    return str(outcome.out)
+
+
+def test_overview_fits_a_screen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = help_of(run).splitlines()
+    assert len(lines) <= 23 and max(map(len, lines)) <= 80
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in _COMMANDS)
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_help_of_each_command(run: Run, name: str) -> None:
+    text = help_of(run, name)
+    assert re.search(r"Examples?:\n +tfrecord " + name, text)
+
+
+@pytest.fixture
+def folder(run: Run, make_file: MakeFile, tmp_path: Path) -> Path:
+    """The files that the examples of the help speak of."""
+    make_file(examples(200), "data.tfrecord")
+    for i in range(2):
+        make_file(examples(30), f"data/part-{i}.tfrecord")
+    damaged = bytearray(make_file(examples(5), "damaged.tfrecord").read_bytes())
+    damaged[60] ^= 1
+    (tmp_path / "damaged.tfrecord").write_bytes(bytes(damaged))
+    assert run("split", tmp_path / "data.tfrecord", tmp_path / "part.tfrecord", "--shards", "4").code == 0
+    assert run("convert", tmp_path / "data.tfrecord", tmp_path / "data.parquet").code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [name for name in _COMMANDS if name != "view"])
+def test_examples_work(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(folder)
+    found = re.findall(r"^ +tfrecord (.*)$", help_of(run, name), re.MULTILINE)
+    assert found
+    for line in found:
+        arguments = [word for word in shlex.split(line.partition(">")[0])]
+        outcome = run(*arguments, *(["--seconds", "0.01"] if name == "bench" else []))
+        assert outcome.code == (1 if name == "salvage" else 0), (line, outcome)
+
+
+def test_exit_codes_of_wrong_use(run: Run, tmp_path: Path) -> None:
+    for arguments in (
+        ["nonsense"],
+        ["info"],
+        ["info", "--nonsense", "x"],
+        ["info", tmp_path / "absent"],
+        ["info", tmp_path],
+    ):
+        outcome = run(*arguments)
+        assert outcome.code == 2 and outcome.err and outcome.out == "", arguments
+    outcome = run("--version")
+    assert outcome.code == 0 and outcome.out.startswith("tfrecord")
+
+
+def test_unknown_compression_lists_names(run: Run, make_file: MakeFile) -> None:
+    outcome = run("verify", "--compression", "SNAPPY", make_file([b"a"]))
+    assert outcome.code == 2 and "GZIP" in outcome.err
+    assert run("verify", "--compression", "gzip", make_file([b"a"])).code == 1
+    assert run("verify", "--compression", "GZIP", make_file([b"a"], "g", "gzip")).code == 0
+
+
+@pytest.mark.parametrize("package", ["click", "rich"])
+def test_without_the_packages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else find(name))
+    assert main(["info", "x"]) == 2
+    error = capsys.readouterr().err
+    assert package in error and "pip install 'tfrecord[cli]'" in error
+
+
+def test_without_pyarrow(
+    run: Run, make_file: MakeFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    outcome = run("convert", make_file(examples(2)), tmp_path / "o.parquet")
+    assert outcome.code == 2 and "pip install 'tfrecord[arrow]'" in outcome.err
+    assert not (tmp_path / "o.parquet").exists()
+    assert run("convert", make_file(examples(2)), tmp_path / "o.jsonl").code == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(run: Run, shell: str) -> None:
+    outcome = run("completion", shell)
+    assert outcome.code == 0 and "_TFRECORD_COMPLETE" in outcome.out
+    assert app.name is not None
+
+
+def test_completion_completes() -> None:
+    environment = {
+        **os.environ,
+        "_TFRECORD_COMPLETE": "bash_complete",
+        "COMP_WORDS": "tfrecord sal",
+        "COMP_CWORD": "1",
+    }
+    code = "import sys; sys.argv = ['tfrecord']; from tfrecord.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, timeout=60
+    )
+    assert b"salvage" in done.stdout
+
+
+def test_reader_that_goes_away(make_file: MakeFile) -> None:
+    path = make_file(examples(3000))
+    command = [sys.executable, "-W", "ignore", "-m", "tfrecord.cli", "head", "-n", "3000", str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+        assert process.wait(60) == 0 and b"Traceback" not in error
+
+
+def test_no_progress_where_there_is_no_terminal(run: Run, make_file: MakeFile) -> None:
+    assert run("verify", make_file(examples(100))).err == ""
+
+
+def test_importing_the_command_is_light() -> None:
+    heavy = "{'torch', 'pyarrow', 'pandas'}"
+    code = f"import sys, tfrecord.cli, tfrecord._cli.app; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr

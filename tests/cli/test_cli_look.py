@@ -1,0 +1,295 @@
+"""info, head, show, stats, index, bench: what they say of what is there."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from samples import MakeFile, Run, examples, odd_examples, odd_sequences, png, wave
+
+from tfrecord._cli.describe import value_text
+from tfrecord._cli.shards import shard_sets
+from tfrecord._cli.sniffing import sniff_bytes
+from tfrecord.encode import encode_example
+
+# Of each real file: records, type, and a feature with its kind.
+REAL = {
+    "mnist.tfrecord": (1000, "example", ("image_floats", "float")),
+    "taxi-00001-of-00002.tfrecord.gz": (5012, "example", ("company", "bytes")),
+    "penguin_train-00000-of-00001.gz": (234, "example", ("species", "int64")),
+    "ranking_sequence_eval.gz": (4500, "sequence_example", ("s", "bytes")),
+    "adult_test.recordio.gz": (9769, "example", ("age", "int64")),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_info_of_real_files(run: Run, shared: Path, name: str) -> None:
+    records, kind, (feature, feature_kind) = REAL[name]
+    outcome = run("info", "--json", shared / "data" / name)
+    (file,) = outcome.json()["files"]
+    assert outcome.code == 0
+    assert (file["records"], file["record_type"]) == (records, kind)
+    assert file["compression"] == ("gzip" if name.endswith(".gz") else "")
+    found = {item["name"]: item["kind"] for item in outcome.json()["features"]}
+    assert found.get(feature) == feature_kind, found
+    words = run("info", shared / "data" / name)
+    assert words.code == 0 and f"{records:,}" in words.out and feature in words.out
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_head_and_stats_of_real_files(run: Run, shared: Path, name: str) -> None:
+    records, _, (feature, _) = REAL[name]
+    path = shared / "data" / name
+    words = run("head", "-n", 2, path)
+    assert words.code == 0 and words.out.count("record ") >= 2
+    document = run("stats", "--json", path).json()
+    assert document["records"] == records
+    assert feature in {column["name"] for column in document["columns"]}
+
+
+def test_info_with_an_index(run: Run, make_file: MakeFile) -> None:
+    path = make_file(examples(40))
+    assert run("index", "--columns", "label", path).code == 0
+    document = run("info", "--json", path).json()
+    assert document["files"][0]["index"] == "extended" and document["files"][0]["index_columns"] == ["label"]
+    features = {item["name"]: item for item in document["features"]}
+    assert (features["tags"]["present"], features["tags"]["of"]) == (8, 40)
+    assert (features["tags"]["min_values"], features["tags"]["max_values"]) == (0, 2)
+    assert features["image/encoded"]["example"].startswith("PNG 3x2")
+    assert run("index", "--format", "text", "--force", path).code == 0
+    assert run("info", "--json", path).json()["files"][0]["index"] == "text"
+
+
+def test_info_says_what_is_wrong(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    path = make_file(examples(10))
+    assert run("index", path).code == 0
+    data = path.read_bytes()
+    path.write_bytes(data[:-5])
+    outcome = run("info", path)
+    assert outcome.code == 1 and "stale" in outcome.out and str(path) in outcome.out
+    (tmp_path / "a.tfrecord.tfindex").unlink()
+    outcome = run("info", "--json", path)
+    (file,) = outcome.json()["files"]
+    assert outcome.code == 1 and file["records"] == 9 and "truncated_record" in file["problem"]
+    other = make_file([], "text.tfrecord")
+    other.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    outcome = run("info", other)
+    assert outcome.code == 1 and "Git-LFS" in outcome.out
+
+
+def test_incomplete_shards_are_said(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    for i in (0, 1, 2, 4):
+        make_file(examples(2), f"d.tfrecord-{i:05d}-of-00005")
+    outcome = run("info", tmp_path)
+    assert outcome.code == 1 and "4 of 5 shards; missing: 00003" in outcome.out
+    make_file(examples(2), "d.tfrecord-00003-of-00005")
+    outcome = run("info", "--json", tmp_path)
+    assert outcome.code == 0 and outcome.json()["shard_sets"][0]["complete"] is True
+    assert outcome.json()["records"] == 10
+
+
+def test_shard_sets_by_name(tmp_path: Path) -> None:
+    names = [f"x/a-{i:05d}-of-00030.gz" for i in range(0, 30, 2)] + ["b-7-of-3", "plain"]
+    first, second = shard_sets([str(tmp_path / name) for name in names])
+    assert (first.present, first.num_missing, first.missing[:3]) == (15, 15, [1, 3, 5])
+    assert second.odd == [7] and not second.complete
+    huge = shard_sets([str(tmp_path / "a-00000-of-99999999999")])[0]
+    assert huge.num_missing == 99999999998 and len(huge.missing) == 20
+
+
+def test_show_positions(run: Run, make_file: MakeFile) -> None:
+    one, two = make_file(examples(5), "one"), make_file(examples(3), "two", "gzip")
+
+    def numbers(*arguments: object) -> list[tuple[str, int]]:
+        outcome = run("show", "--json", one, two, *arguments)
+        assert outcome.code == 0, outcome
+        lines = [json.loads(line) for line in outcome.out.splitlines()]
+        return [(Path(line["path"]).name, line["record"]) for line in lines]
+
+    assert numbers("0") == [("one", 0)]
+    assert numbers("-1") == [("two", 2)]
+    assert numbers("4:6") == [("one", 4), ("two", 0)]
+    assert numbers("7,0") == [("two", 2), ("one", 0)]
+    for wrong in ("8", "-9"):
+        outcome = run("show", one, two, wrong)
+        assert outcome.code == 2 and wrong in outcome.err and outcome.out == ""
+    assert run("show", one).code == 2
+    assert run("show", "3").code == 2
+    assert run("show", one, "0", "--nonsense").code == 2
+
+
+def test_head_shows_what_people_read(run: Run, make_file: MakeFile) -> None:
+    out = run("head", "-n", 1, make_file(examples(3))).out
+    for text in ("PNG 3x2", '"picture number 0, größer"', "[0, 1.5]", "label", "int64"):
+        assert text in out
+    out = run("head", make_file(odd_examples(), "odd")).out
+    assert "(no kind)" in out and "(no features)" in out and "[]" in out
+    out = run("head", make_file(odd_sequences(), "sequences")).out
+    assert "SequenceExample" in out and "3 steps" in out
+    out = run("head", make_file([b"plain text", b"\xff\x00"], "raw")).out
+    assert '"plain text"' in out and "raw bytes" in out
+    out = run("head", "--columns", "label", make_file(examples(1))).out
+    assert "label" in out and "caption" not in out
+    assert "nothing" in run("head", "--columns", "nothing", make_file(examples(1))).err
+
+
+def test_hostile_contents_do_not_reach_the_terminal(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    nasty = "\x1b]0;owned\x07\x1b[31m[bold]x[/bold]\u202e"
+    path = make_file([encode_example({nasty: (nasty, "bytes")}), nasty.encode()], "bad\x1b[2J.tfrecord")
+    for command in (["head"], ["info"], ["stats"], ["show", "0"], ["verify"], ["head", "--json"]):
+        outcome = run(command[0], path, *command[1:])
+        assert "\x1b" not in outcome.out + outcome.err, command
+    assert "[bold]" in run("head", path).out
+
+
+def test_stats_are_right(run: Run, make_file: MakeFile) -> None:
+    values = [[1, 2], [], [5], [-(2**63), 2**63 - 1]]
+    records = [{"n": (value, "int"), "f": ([0.5, float("nan"), float("inf")], "float")} for value in values]
+    made = [encode_example(record) for record in records] + [encode_example({"s": ("ab", "bytes")})] * 3
+    document = run("stats", "--json", make_file(made)).json()
+    columns = {column["name"]: column for column in document["columns"]}
+    n = columns["n"]
+    assert (n["present"], n["missing"], n["values"], n["min"], n["max"]) == (4, 3, 5, -(2**63), 2**63 - 1)
+    assert n["values_per_record"]["histogram"] == {"0": 1, "1": 1, "2-3": 2}
+    f = columns["f"]
+    assert (f["min"], f["max"], f["mean"], f["not_finite"]) == (0.5, 0.5, 0.5, 8)
+    s = columns["s"]
+    assert s["top"] == [{"value": "ab", "count": 3}] and (s["min"], s["max"], s["of"]) == (2, 2, "bytes")
+    assert document["records"] == 7
+
+
+def test_stats_do_not_depend_on_batches_and_threads(
+    run: Run, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(3)
+    made = [
+        encode_example(
+            {"a": (int(generator.integers(9)), "int"), "b": (generator.random(2).astype("f4"), "float")}
+        )
+        for _ in range(3000)
+    ]
+    path = make_file(made)
+    expected = run("stats", "--threads", 1, "--json", path).json()
+    from tfrecord._cli import source
+
+    monkeypatch.setattr(source.batches, "__kwdefaults__", {**source.batches.__kwdefaults__, "records": 70})
+    found = run("stats", "--threads", 4, "--json", path).json()
+    for one, other in zip(expected["columns"], found["columns"], strict=True):
+        assert one.pop("mean") == pytest.approx(other.pop("mean"))
+        if one["name"] == "b":
+            one.pop("top"), other.pop("top"), one.pop("top_error"), other.pop("top_error")
+        assert one == other
+
+
+def test_stats_of_mixed_kinds_and_missing_columns(run: Run, make_file: MakeFile) -> None:
+    path = make_file(odd_examples())
+    columns = run("stats", "--json", path).json()["columns"]
+    kinds = {(column["name"], column["kind"]): column["present"] for column in columns}
+    assert kinds["n", "int64"] == 3 and kinds["n", "float"] == 1 and kinds["n", "bytes"] == 1
+    assert run("stats", "--columns", "nothing", path).code == 2
+    assert run("stats", make_file(odd_sequences(), "s")).code == 0
+    assert "no Examples" in run("stats", make_file([b"\xff"], "raw")).out
+
+
+def test_standard_input(run: Run, make_file: MakeFile) -> None:
+    data = make_file(examples(6)).read_bytes()
+    for stdin in (data, gzip.compress(data)):
+        assert run("info", "--json", "-", stdin=stdin).json()["files"][0]["records"] == 6
+        assert run("stats", "--json", "-", stdin=stdin).json()["records"] == 6
+        assert len(run("head", "--json", "-", stdin=stdin).out.splitlines()) == 5
+    for command in ("index", "bench", "view"):
+        assert run(command, "-").code == 2
+    assert run("show", "-", "0").code == 2
+
+
+def test_index_command(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    for i in range(3):
+        make_file(examples(4), f"sub/f{i}.tfrecord")
+    bad = make_file(examples(4), "sub/bad.tfrecord")
+    bad.write_bytes(bad.read_bytes()[:-1])
+    outcome = run("index", "--json", "--jobs", 2, tmp_path)
+    status = {Path(file["path"]).name: file["status"] for file in outcome.json()["files"]}
+    assert outcome.code == 1
+    assert status == {
+        "bad.tfrecord": "failed",
+        "f0.tfrecord": "built",
+        "f1.tfrecord": "built",
+        "f2.tfrecord": "built",
+    }
+    bad.unlink()
+    outcome = run("index", "--json", tmp_path)
+    assert outcome.code == 0 and {file["status"] for file in outcome.json()["files"]} == {"fresh"}
+    assert run("index", "--check", tmp_path / "sub").code == 0
+    data = bytearray((tmp_path / "sub" / "f1.tfrecord").read_bytes())
+    data[40] ^= 1
+    (tmp_path / "sub" / "f1.tfrecord").write_bytes(bytes(data))
+    outcome = run("index", "--check", tmp_path / "sub")
+    assert outcome.code == 1 and "f1.tfrecord" in outcome.out
+    (tmp_path / "sub" / "f2.tfrecord.tfindex").unlink()
+    assert "no index" in run("index", "--check", tmp_path / "sub" / "f2.tfrecord").out
+    assert run("index", tmp_path / "absent").code == 2
+    assert run("index", "--format", "text", "--columns", "a", tmp_path).code == 2
+
+
+def test_bench(run: Run, make_file: MakeFile) -> None:
+    path = make_file(examples(50))
+    document = run("bench", "--json", "--seconds", "0.01", path).json()
+    assert len(document["measures"]) == 6 and all(
+        item["records_per_second"] > 0 for item in document["measures"]
+    )
+    assert "random" in run("bench", "--seconds", "0.01", path).out
+    assert run("bench", make_file([], "empty")).code == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        (png(640, 480), "PNG 640x480"),
+        (b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x0b\x08\x01\xe0\x02\x80\x01\x00", "JPEG 640x480"),
+        (b"\xff\xd8\xff", "JPEG"),
+        (b"GIF89a\x80\x02\xe0\x01", "GIF 640x480"),
+        (
+            b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x7f\x02\x00\xdf\x01\x00",
+            "WebP 640x480",
+        ),
+        (wave(1.0), "WAV 8 kHz mono 1.0 s"),
+        (b"fLaC", "FLAC"),
+        (b"ID3\x03", "MP3"),
+        (b'{"a": 1}', "JSON 8 bytes"),
+        ("größer".encode(), "text 8 bytes"),
+        (b"", "empty"),
+        (b"\x93NUMPY\x01", "npy 7 bytes"),
+        (b"\xff\xfe\xfd", "3 bytes ff fe fd"),
+    ],
+)
+def test_sniffing(data: bytes, label: str) -> None:
+    assert sniff_bytes(data).label == label
+
+
+def test_sniffing_takes_anything() -> None:
+    heads = [
+        b"\xff\xd8\xff",
+        b"\x89PNG\r\n\x1a\n",
+        b"RIFF\0\0\0\0WEBP",
+        b"RIFF\0\0\0\0WAVE",
+        b"BM",
+        b"GIF89a",
+        b"{",
+    ]
+    generator = np.random.default_rng(0)
+    for head in heads:
+        for size in (0, 1, 5, 60, 3000):
+            assert sniff_bytes(head + generator.bytes(size)).label
+
+
+def test_values_in_words() -> None:
+    assert value_text(None) == "(no kind)"
+    assert value_text(np.arange(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, … 100 values]"
+    assert value_text(np.array([0.1], np.float32)) == "0.1"
+    assert value_text(np.array([], np.int64)) == "[]"
+    assert value_text(b"a\x1b\n") == "3 bytes 61 1b 0a"
+    assert value_text(b"line\nline") == '"line\\nline"'
+    assert value_text(("é" * 300).encode()).endswith("(600 bytes)")
