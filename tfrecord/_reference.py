@@ -349,11 +349,11 @@ class _Rows:
         if dense:
             default = np.frombuffer(self.default, dtype) if self.default is not None else None
             rows = [row if row is not None and len(row) else default for row in self.rows]
-            values = np.empty((len(rows), self.count), dtype)
+            values = np.empty((len(rows), *self.shape), dtype)
             for index, row in enumerate(rows):
                 if row is not None:
-                    values[index] = row
-            return self.key, self.kind, present, None, values.reshape(len(rows), *self.shape)
+                    values[index] = row.reshape(self.shape)
+            return self.key, self.kind, present, None, values
         full = [row for row in self.rows if row is not None and len(row)]
         return self.key, self.kind, present, splits, np.concatenate(full) if full else np.empty(0, dtype)
 
@@ -414,16 +414,16 @@ class Decoder:
         try:
             context, lists = parse_message(data, self._wanted, self._wanted_lists)
             result = {}
-            for key, wanted, _, _ in self._columns or [(key, UNKNOWN, None, None) for key in context]:
+            for key, wanted, _, default in self._columns or [(key, UNKNOWN, None, None) for key in context]:
                 kind, values = context.get(key, (UNKNOWN, None))
-                if key not in context and missing_is_error:
+                if key not in context and missing_is_error and default is None:
                     raise Mismatch(MISSING, key, 0, 0)
                 result[key] = _single(data, key, wanted, kind, values)
             result_lists: dict[str, Any] = {}
-            for key, wanted, _, _ in self._lists or (
+            for key, wanted, _, default in self._lists or (
                 [] if self._lists is False else [(k, UNKNOWN, None, None) for k in lists]
             ):
-                if key not in lists and missing_is_error:
+                if key not in lists and missing_is_error and default is None:
                     raise Mismatch(MISSING, key, 0, 0)
                 steps = lists.get(key, [])
                 kinds = {key: wanted}
