@@ -19,7 +19,7 @@ from tfrecord.features import FixedLenFeature
 
 KEYS = ["a", "b", "cc", "", "é", "key_of_more_than_sixteen_bytes", "n\0l"]
 KINDS = {"bytes": 1, "float": 2, "int64": 3}
-SETTINGS = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
 seeds = st.randoms(use_true_random=False)
 
@@ -364,7 +364,7 @@ def test_protobuf_refuses_what_the_reference_refuses(choices: random.Random) -> 
 
 
 @given(choices=seeds)
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=40)
 def test_the_first_bad_record_is_reported_with_any_threads(choices: random.Random) -> None:
     messages = Messages(choices)
     batch = [messages.message(False) for _ in range(choices.choice([5, 70, 140]))]
