@@ -49,7 +49,7 @@ class ViewData:
         columns = list(self.reader.index.columns)
         found: dict[str, str] = {}
         for position in range(min(self.count, 20)):
-            for where, name, value in self._features(position)[1]:
+            for where, name, value in self._known_features(position):
                 if where == "" and (name not in found or found[name] == "no kind"):
                     found[name] = kind_of(value)
         return {
@@ -60,6 +60,14 @@ class ViewData:
             "index_columns": columns,
             "features": [{"name": name, "kind": found[name]} for name in sorted(found)],
         }
+
+    def _known_features(self, position: int) -> list[tuple[str, str, Any]]:
+        """The named features of a record; none of a damaged one, or of one that is no message."""
+        try:
+            kind, features = self._features(position)
+        except TFRecordError:
+            return []
+        return [] if kind == "bytes" else features
 
     # Records.
 
@@ -180,10 +188,7 @@ class ViewData:
         }
 
     def _values_at(self, position: int, name: str) -> Iterable[Any]:
-        try:
-            features = self._features(position)[1]
-        except TFRecordError:
-            return []
+        features = self._known_features(position)
         value = next((value for where, key, value in features if where == "" and key == name), None)
         if value is None:
             return []
