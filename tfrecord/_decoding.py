@@ -15,7 +15,7 @@ from tfrecord._damage import DamagePolicy
 from tfrecord._located import Rows
 from tfrecord._streaming import GROUP
 from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
-from tfrecord.features import FeaturePlan, compile_features
+from tfrecord.features import Column, FeaturePlan, compile_features
 from tfrecord.parse import decode_batch, decode_record, record_kind
 
 __all__ = [
@@ -222,9 +222,22 @@ class RecordDecoder:
         self, payloads: BytesColumn, columns: tuple[str, ...] | None, num_threads: int
     ) -> ColumnBatch | SequenceBatch:
         plan, lists = self.dense or (self.plan, self.sequence_plan)
-        sequence_plan = lists if self.record_type == "sequence_example" else None
+        is_sequence = self.record_type == "sequence_example"
+        if columns is not None:
+            # A name that no record has is a column of nothing, whether a schema says so beforehand or not.
+            strange = [name for name in columns if name not in (plan.names or ())]
+            if is_sequence:
+                strange = [name for name in strange if name not in (lists.names or ())]
+            if self.plan.columns is None and plan.columns is not None:
+                plan = FeaturePlan(plan.columns + tuple(Column(name, None) for name in strange))
+            if is_sequence and self.sequence_plan.columns is None and lists.columns is not None:
+                lists = FeaturePlan(lists.columns + tuple(Column(name, None) for name in strange))
         return decode_batch(
-            payloads, plan, sequence_plan=sequence_plan, columns=columns, num_threads=num_threads
+            payloads,
+            plan,
+            sequence_plan=lists if is_sequence else None,
+            columns=columns,
+            num_threads=num_threads,
         )
 
     def _good_rows(

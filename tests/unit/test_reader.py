@@ -509,6 +509,25 @@ def test_every_feature_is_dense_where_the_schema_of_all_data_says_so(tmp_path: P
     assert one.read([0])["id"].to_list() == [[0]]  # one file has no schema
 
 
+def test_a_column_that_no_record_has(tmp_path: Path) -> None:
+    """It is empty where every feature is wanted, with a schema and without; else it is a wrong request."""
+    path = write(tmp_path / "a.tfrecord", [example(number) for number in range(3)])
+    for index in (False, "build"):
+        reader = TFRecordReader(path, index=index)
+        batch = reader.read([0, 2], columns=["nothing", "id"])
+        assert sorted(batch) == ["id", "nothing"]
+        assert ids(batch) == [0, 2]
+        assert batch["nothing"].to_list() == [[], []]
+        assert batch.present["nothing"].tolist() == [False, False]
+    sequences = write(tmp_path / "s.tfrecord", [sequence(number) for number in range(3)])
+    for index in (False, "build"):
+        found = TFRecordReader(sequences, index=index).read([2], columns=["tokens", "nothing"])
+        assert found.feature_lists["tokens"].to_list() == [[[0, 2], [1, 2]]]
+        assert found.context["nothing"].to_list() == [[]]
+    with pytest.raises(KeyError, match="nothing"):
+        TFRecordReader(path, features=["id"]).read([0], columns=["nothing"])
+
+
 def test_schema_with_and_without_an_index(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{i}.tfrecord", [example(4 * i + j) for j in range(4)]) for i in range(2)]
     sampled = TFRecordReader(paths).schema
