@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import msgpack
@@ -55,6 +55,7 @@ _ALIGNMENT = 64
 _MOST_HEADER = 64 << 20
 _MOST_TEXT_LINE = 48
 _SAMPLE = 1024
+_TEXT_BLOCK = 1 << 15
 _READ_WHOLE = 256 << 10
 _LARGEST_FILE = np.uint64((1 << 63) - 1)
 # Plain numbers and fixed byte strings: what can be viewed in a map without making objects.
@@ -76,13 +77,20 @@ def fingerprint(data: DataFile) -> int:
 # ---- writing -----------------------------------------------------------------------------------------
 
 
+def _text_blocks(index: RecordIndex) -> Iterator[bytes]:
+    for first in range(0, len(index), _TEXT_BLOCK):
+        offsets = np.ascontiguousarray(index.offsets[first : first + _TEXT_BLOCK])
+        sizes = index.lengths[first : first + _TEXT_BLOCK] + np.uint64(FRAME_OVERHEAD)
+        if _kernel is not None:
+            yield _kernel.format_text(offsets, sizes)
+        else:
+            pairs = zip(offsets.tolist(), sizes.tolist(), strict=True)
+            yield "".join(f"{offset} {size}\n" for offset, size in pairs).encode()
+
+
 def text_lines(index: RecordIndex) -> bytes:
     """The text format of an index."""
-    sizes = index.lengths + np.uint64(FRAME_OVERHEAD)
-    if _kernel is not None:
-        return bytes(_kernel.format_text(np.ascontiguousarray(index.offsets), sizes))
-    pairs = zip(index.offsets.tolist(), sizes.tolist(), strict=True)
-    return "".join(f"{offset} {size}\n" for offset, size in pairs).encode()
+    return b"".join(_text_blocks(index))
 
 
 def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
@@ -91,7 +99,8 @@ def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
         raise ValueError(
             f"{index.path}: the text format has no place for {index.compression}; use 'extended'"
         )
-    file.write(text_lines(index))
+    for block in _text_blocks(index):
+        file.write(block)
 
 
 def write_index(file: BinaryIO, index: RecordIndex) -> None:

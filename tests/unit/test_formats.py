@@ -409,3 +409,9 @@ def test_the_index_of_a_data_file(data: Path, make_file: Any) -> None:
         build_index(path)
         index = load_index(path)
         assert (index.path, index.index_path, len(index)) == (str(path), f"{path}.tfindex", 4)
+
+
+def test_text_is_written_in_blocks(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_TEXT_BLOCK", 3)
+    build_index(data, tmp_path / "i", format="text")
+    assert (tmp_path / "i").read_bytes() == b"0 21\n21 16\n37 19\n56 316\n"
