@@ -54,7 +54,8 @@ class TestPermutation:
         assert order[[3, -1]].tolist() == [values[3], values[-1]]
         assert order[2:9:3].tolist() == values[2:9:3]
         assert order[np.array([], np.int64)].tolist() == []
-        assert list(reversed(order)) == values[::-1]
+        assert list(reversed(order[:5].tolist())) == values[:5][::-1]
+        assert list(itertools.islice(reversed(order), 5)) == values[:-6:-1]
         assert [order.index(values[i]) for i in (0, 7, count - 1)] == [0, 7, count - 1]
         assert 0 in order and count not in order and -1 not in order and "0" not in order
         assert order.count(3) == 1 and order.count(count) == 0
