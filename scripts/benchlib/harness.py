@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -139,13 +140,17 @@ class Worker:
         return f"process ended with {self._process.returncode}: {last}"[:400]
 
     def close(self) -> None:
-        """End the process."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                stream.close()
+        """End the process: without requests it ends by itself, and its loader processes with it."""
+        process = self._process
+        assert process.stdin and process.stdout
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
         self._log.close()
 
 
