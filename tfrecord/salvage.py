@@ -144,6 +144,8 @@ def _good_runs(
             _note(data, report, Damage(record, at, end - at, "bad_payload_crc" if spliced else reason), end)
             record += 1
             at = end
+        if at - start >= _BYTES_A_STEP // 2:
+            forget(data, start, at)
         if progress is not None:
             progress(at, len(data))
 
@@ -172,6 +174,16 @@ def map_file(file: IO[bytes]) -> memoryview:
     if not os.fstat(file.fileno()).st_size:
         return memoryview(b"")
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def forget(data: memoryview, start: int, end: int) -> None:
+    """Let go of the pages of a map that were read: they stay in the page cache, but not in this process."""
+    mapping = data.obj
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        start -= start % mmap.PAGESIZE
+        end -= end % mmap.PAGESIZE
+        if end > start:
+            mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
 
 
 @contextmanager

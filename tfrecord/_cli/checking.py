@@ -25,7 +25,7 @@ from tfrecord._resync import FrameFinder
 from tfrecord.columns import BytesColumn
 from tfrecord.parse import _REASONS as REASONS
 from tfrecord.parse import record_kind
-from tfrecord.salvage import map_file
+from tfrecord.salvage import forget, map_file
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 22
@@ -133,6 +133,7 @@ class Checker:
                     later.cancel()
                 self._advance(int(hop.offsets[good]) - int(hop.offsets[0]))
                 return int(hop.offsets[good]), first + good, bad[1]
+            forget(data, int(hop.offsets[0]), hop.end)
             self._advance(hop.end - int(hop.offsets[0]))
 
     def _check_block(

@@ -23,6 +23,7 @@ _LONGEST = 64
 _MOST_VALUES = 64
 # A column of which almost all values differ is not counted any further.
 _GIVE_UP = 20_000
+_MANY = 1000
 _ALL = compile_features(None)
 
 
@@ -96,8 +97,12 @@ class ColumnStats:
         self._add_numbers(values)
         if size > _MOST_VALUES * max(len(counts), 1):
             self.top.all_differ = True
-        if not self.top.all_differ:
-            unique, numbers = np.unique(values, return_counts=True)
+        if self.top.all_differ:
+            return
+        unique, numbers = np.unique(values, return_counts=True)
+        if size >= _MANY and len(unique) > 0.9 * size:
+            self.top.all_differ = True
+        else:
             self.top.add(dict(zip(unique.tolist(), numbers.tolist(), strict=True)), size)
 
     def _add_numbers(self, values: Any) -> None:
@@ -155,8 +160,9 @@ class BatchStats:
             self.column(where, name, kind).merge(stats)
 
 
-def stats_of(batch: Batch, names: list[str] | None) -> BatchStats:
-    """The statistics of a batch; only of some features where `names` are given.
+def stats_of(batch: Batch, names: list[str] | None, so_far: BatchStats | None = None) -> BatchStats:
+    """The statistics of a batch; only of some features where `names` are given. Of `so_far` is only asked
+    which columns need not be counted any further.
 
     Raises DecodeError, with file and record, where a payload is no valid message.
     """
@@ -176,14 +182,16 @@ def stats_of(batch: Batch, names: list[str] | None) -> BatchStats:
     except DecodeError as error:
         raise error.at(batch.path, batch.first + (error.record or 0)) from None
     if isinstance(decoded, SequenceBatch):
-        _add_columns(result, "", decoded.context, names)
-        _add_columns(result, "feature_lists", decoded.feature_lists, names)
+        _add_columns(result, "", decoded.context, names, so_far)
+        _add_columns(result, "feature_lists", decoded.feature_lists, names, so_far)
     else:
-        _add_columns(result, "", decoded, names)
+        _add_columns(result, "", decoded, names, so_far)
     return result
 
 
-def _add_columns(result: BatchStats, where: str, batch: ColumnBatch, names: list[str] | None) -> None:
+def _add_columns(
+    result: BatchStats, where: str, batch: ColumnBatch, names: list[str] | None, so_far: BatchStats | None
+) -> None:
     for name, column in batch.items():
         if names is not None and name not in names:
             continue
@@ -200,7 +208,10 @@ def _add_columns(result: BatchStats, where: str, batch: ColumnBatch, names: list
             stats = result.column(where, name, "no kind")
             stats.present += int(present.sum())
         else:
-            result.column(where, name, kind).add(values, column.lengths()[present])
+            stats = result.column(where, name, kind)
+            known = None if so_far is None else so_far.columns.get((where, name, kind))
+            stats.top.all_differ = known is not None and known.top.all_differ
+            stats.add(values, column.lengths()[present])
 
 
 def _one_by_one(payloads: BytesColumn, record_type: str, names: list[str] | None, result: BatchStats) -> None:

@@ -186,7 +186,7 @@ def shuffle(
       tfrecord shuffle data/*.tfrecord shuffled.tfrecord --seed 1 --shards 8
     """
     files = _inputs(paths[:-1])
-    with TFRecordReader(files, record_type="bytes", compression_type=compression) as reader:
+    with TFRecordReader(files, record_type="bytes", compression_type=compression, mmap=False) as reader:
         order = Permutation(len(reader), seed=secrets.randbits(62) if seed is None else seed, epoch=0)
         write_out(
             Chosen(reader, order),
@@ -236,7 +236,7 @@ def select(
     wanted = [parse_condition(text) for text in conditions]
     listed = parse_positions(positions) if positions is not None else []
     files = _inputs(paths[:-1])
-    with TFRecordReader(files, compression_type=compression) as reader:
+    with TFRecordReader(files, compression_type=compression, mmap=False) as reader:
         places = positions_where(reader, wanted) if conditions else positions_of(listed, len(reader))
         write_out(
             Chosen(reader, places),

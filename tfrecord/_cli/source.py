@@ -83,6 +83,7 @@ def batches(
             chunk_size=num_bytes,
             max_records=records,
             on_damage=on_damage,
+            mmap=False,  # a map would stay in memory as far as it was read
         )
         for chunk in chunks:
             yield batch_of(path, chunk.first_record, chunk.buffer, chunk)

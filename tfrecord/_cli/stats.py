@@ -59,7 +59,9 @@ def stats(
     result = BatchStats()
     with progress("stats", total or None) as advance:
         source = batches(files, compression=compression)
-        for part in threaded(lambda batch: stats_of(batch, columns), source, default_threads(threads)):
+        for part in threaded(
+            lambda batch: stats_of(batch, columns, result), source, default_threads(threads)
+        ):
             result.merge(part)
             advance(part.bytes)
     missing = [name for name in columns or () if not any(key[1] == name for key in result.columns)]
