@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,14 @@ import numpy.typing as npt
 from indexer.errors import FeatureKindError
 from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
-from tfrecord._decoding import RecordDecoder
+from tfrecord._damage import DamagePolicy
+from tfrecord._decoding import SAMPLE, RecordDecoder, settle_type
 from tfrecord._records import RecordStore
+from tfrecord._streaming import stream_records
 from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
 
-__all__ = ["MergedIndex", "dense_plans", "matching", "read_schema"]
+__all__ = ["MergedIndex", "dense_plans", "find_type", "matching", "read_schema"]
 
 # A schema without an index is made of so many records of so many files, spread over all of them.
 _SAMPLED_FILES = 64
@@ -97,6 +101,38 @@ def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np
     # Stored floats are float32: 0.1 is meant as the float32 next to it.
     asked = np.array(values, column.dtype if column.dtype.kind == "f" else None)
     return np.isin(column, asked)
+
+
+def find_type(store: RecordStore, *, wants_features: bool) -> str:
+    """What the records are: by the indexes, else by the first that are good."""
+    indexes = [index for index in store.given if index is not None and len(index)]
+    known = {index.metadata.get("record_type") for index in indexes}
+    if "sequence_example" in known:
+        return "sequence_example"
+    # An index calls a file bytes for one record that is no message; most of them may be.
+    found = "example" if "example" in known else settle_type(_first_payloads(store))
+    if found in ("example", "sequence_example"):
+        return found
+    if wants_features:
+        return "example"
+    warnings.warn(
+        f"{store.paths[0]}: the records are no tf.train.Example; they are given as bytes "
+        "(record_type='bytes' says so and silences this)",
+        UserWarning,
+        stacklevel=5,
+    )
+    return "bytes"
+
+
+def _first_payloads(store: RecordStore) -> list[memoryview]:
+    """Some good records that are not empty, of the first file that has such; damage is left for later."""
+    quiet = DamagePolicy("skip")
+    for path in store.paths:
+        for run in stream_records(path, store.options, quiet, path=path):
+            found = [payload for payload in islice(run.payloads(), SAMPLE) if len(payload)]
+            if found:
+                return found
+    return []
 
 
 def read_schema(store: RecordStore) -> Schema:

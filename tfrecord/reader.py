@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import secrets
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,36 @@ from indexer.paths import expand_paths
 from indexer.streams import normalize_compression
 from tfrecord._arrays import as_position, as_positions, is_integer
 from tfrecord._damage import DamagePolicy, OnError
-from tfrecord._decoding import LOCATED_ERRORS, SAMPLE, Batch, RecordDecoder, settle_type
+from tfrecord._decoding import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._indexes import build_index, load_indexes
 from tfrecord._located import Rows, merge_rows
-from tfrecord._merged import MergedIndex, dense_plans, matching, read_schema
+from tfrecord._merged import MergedIndex, dense_plans, find_type, matching, read_schema
 from tfrecord._records import RecordStore
-from tfrecord._streaming import ReadOptions, stream_records
+from tfrecord._streaming import ReadOptions
 from tfrecord.columns import BytesColumn
+from tfrecord.loaders import (
+    example_loader,
+    multi_tfrecord_loader,
+    sequence_loader,
+    tfrecord_iterator,
+    tfrecord_loader,
+)
+from tfrecord.process import extract_feature_dict, process_feature
 from tfrecord.sampling import Permutation
 from tfrecord.schema import Schema
 
-__all__ = ["TFRecordReader", "build_index"]
+# The functions are here for code that knows them as tfrecord.reader.tfrecord_loader and so on.
+__all__ = [
+    "TFRecordReader",
+    "build_index",
+    "example_loader",
+    "extract_feature_dict",
+    "multi_tfrecord_loader",
+    "process_feature",
+    "sequence_loader",
+    "tfrecord_iterator",
+    "tfrecord_loader",
+]
 
 Int64Array = npt.NDArray[np.int64]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -125,37 +143,8 @@ class TFRecordReader:
     def record_type(self) -> str:
         """``"example"``, ``"sequence_example"`` or ``"bytes"``; looks at the first records if need be."""
         if self._decoder.record_type is None:
-            self._decoder.record_type = self._find_type()
+            self._decoder.record_type = find_type(self._store, wants_features=self._decoder.wants_features)
         return self._decoder.record_type
-
-    def _find_type(self) -> str:
-        indexes = [index for index in self._store.given if index is not None and len(index)]
-        known = {index.metadata.get("record_type") for index in indexes}
-        if "sequence_example" in known:
-            return "sequence_example"
-        # An index calls a file bytes for one record that is no message; most of them may be.
-        found = "example" if "example" in known else settle_type(self._first_payloads())
-        if found in ("example", "sequence_example"):
-            return found
-        if self._decoder.wants_features:
-            return "example"
-        warnings.warn(
-            f"{self.paths[0]}: the records are no tf.train.Example; they are given as bytes "
-            "(record_type='bytes' says so and silences this)",
-            UserWarning,
-            stacklevel=4,
-        )
-        return "bytes"
-
-    def _first_payloads(self) -> list[memoryview]:
-        """Some good records that are not empty, of the first file that has such; damage is left for later."""
-        quiet = DamagePolicy("skip")
-        for path in self.paths:
-            for run in stream_records(path, self._store.options, quiet, path=path):
-                found = [payload for payload in islice(run.payloads(), SAMPLE) if len(payload)]
-                if found:
-                    return found
-        return []
 
     def __len__(self) -> int:
         return len(self._store) if self._selection is None else len(self._selection)
@@ -244,7 +233,9 @@ class TFRecordReader:
         """One record for an integer (damage raises, whatever ``on_error`` says); for a slice, a list or array
         of positions, or a mask: columns, as `read`."""
         if not is_integer(key):
-            return self.read(key)
+            if getattr(key, "ndim", None) != 0 or not hasattr(key, "__index__"):  # a scalar tensor has both
+                return self.read(key)
+            key = operator.index(key)
         payload, number, record = self._store.fetch_one(
             self._physical(as_position(key, len(self), "records"))
         )

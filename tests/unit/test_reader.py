@@ -556,3 +556,20 @@ def test_a_reader_is_a_random_access_data_source(tmp_path: Path) -> None:
     reader = TFRecordReader(write(tmp_path / "a", [example(number) for number in range(3)]))
     assert [int(reader[np.int32(i)]["id"][0]) for i in range(len(reader))] == [0, 1, 2]
     assert " at 0x" not in repr(reader)
+    assert reader[np.array(2)]["id"].tolist() == [2]
+
+
+def test_a_scalar_tensor_is_a_position(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    reader = TFRecordReader(write(tmp_path / "a", [example(number) for number in range(3)]))
+    assert reader[torch.tensor(2)]["id"].tolist() == [2]
+    assert ids(reader[torch.tensor([2, 0])]) == [2, 0]
+
+
+def test_the_functions_are_where_the_lineage_has_them() -> None:
+    from tfrecord import loaders, process, reader
+
+    for name in ("tfrecord_iterator", "tfrecord_loader", "example_loader", "sequence_loader"):
+        assert getattr(reader, name) is getattr(loaders, name)
+    assert reader.multi_tfrecord_loader is loaders.multi_tfrecord_loader
+    assert reader.process_feature is process.process_feature
