@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
+from indexer.errors import CompressionError, CorruptRecordError, DecodeError, FeatureKindError, TFRecordError
 from indexer.files import is_url
 from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
 from indexer.streams import detect, normalize_compression, open_stream
@@ -23,14 +23,15 @@ from tfrecord._engine import decode_kernel as kernel
 from tfrecord._inflate import inflate
 from tfrecord._resync import FrameFinder
 from tfrecord.columns import BytesColumn
-from tfrecord.parse import _REASONS as REASONS
-from tfrecord.parse import record_kind
+from tfrecord.features import compile_features
+from tfrecord.parse import decode_record, record_kind
 from tfrecord.salvage import forget, map_file
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 22
 _LOOK_AT = 64
 _KEPT = 10_000
+_ALL = compile_features(None)
 
 
 @dataclass
@@ -256,5 +257,9 @@ def _bad_messages(payloads: BytesColumn) -> Iterator[tuple[int, str]]:
         if not status:
             return
         start += good + 1
-        if status > 0:
-            yield start - 1, REASONS[status]
+        try:
+            decode_record(payloads.view(start - 1), _ALL, _ALL)
+        except FeatureKindError:  # steps of several kinds are valid
+            continue
+        except DecodeError as error:
+            yield start - 1, error.reason
