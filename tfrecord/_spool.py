@@ -131,7 +131,10 @@ class Spool:
                         break
                     if self._used + size + len(piece) > self._limit:
                         raise SpoolFullError(self._too_large(path))
-                    _write_all(storage.descriptor, piece, base + size)
+                    try:
+                        _write_all(storage.descriptor, piece, base + size)
+                    except OSError as failed:
+                        raise OSError(failed.errno, self._not_written(path, failed)) from failed
                     size += len(piece)
         except BaseException:
             os.ftruncate(storage.descriptor, base)
@@ -145,6 +148,12 @@ class Spool:
             f"{path}: random access to a compressed file decompresses it into a temporary file, and that "
             f"would take more than max_spool_bytes={self._limit}. Write the data uncompressed "
             "(tfrecord convert), read it in stored order, or raise max_spool_bytes"
+        )
+
+    def _not_written(self, path: str, error: OSError) -> str:
+        return (
+            f"{error.strerror}: decompressing {path} into {tempfile.gettempdir()} for random access "
+            "(the environment variable TMPDIR names another folder)"
         )
 
     def close(self) -> None:

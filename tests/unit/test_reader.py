@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import pickle
 import threading
 import zlib
@@ -456,6 +458,23 @@ def test_a_larger_spool_than_allowed_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(TFRecordError, match="b.gz.*max_spool_bytes"):
         both[99]
     assert both[49] == b"x" * 1000
+
+
+def test_a_full_disk_while_spooling_names_file_and_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.gz", [b"x" * 1000] * 50)
+    reader = TFRecordReader(path, record_type="bytes")
+
+    def full(*args: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tfrecord._spool.os.pwrite", full)
+        with pytest.raises(OSError, match="No space left.*a.gz.*TMPDIR") as caught:
+            reader[0]
+        assert caught.value.errno == errno.ENOSPC
+    assert reader[49] == b"x" * 1000  # there is room again
 
 
 def test_random_positions_near_and_far_without_a_map(tmp_path: Path) -> None:
