@@ -41,12 +41,14 @@ class Decoder:
     def decode(
         self,
         buffers: tuple[Any, ...],
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64] | None,
+        lengths: npt.NDArray[np.int64] | None,
         buffer_ids: npt.NDArray[np.int32] | None,
         num_threads: int = 1,
     ) -> tuple[_Failure | None, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """A failure, or the columns (key, kind, present, splits, values) and those of feature lists (key,
+        """Decode the payloads at these places; without `offsets` every buffer is one.
+
+        Gives a failure, or the columns (key, kind, present, splits, values) and those of feature lists (key,
         kind, present, splits of steps, present steps, splits, values), in the order asked or found.
 
         `splits` (int64, from 0 on, one more than rows) is None for a dense column, whose values have its

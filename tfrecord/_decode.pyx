@@ -38,14 +38,14 @@ cdef uint64_t _MOST_CELLS = 1 << 24
 cdef int64_t _ROWS_A_THREAD = 32
 
 
-# An array of so many values is large.
-cdef int64_t _LARGE = 1 << 18
+# A batch of so many bytes is large.
+cdef uint64_t _LARGE = 1 << 16
 cdef bint _memory_is_kept = False
 
 
 cdef void _keep_memory() noexcept:
-    """Let the allocator keep the memory of large arrays for the next batch, as it does once it has seen a block of this
-    size come and go; else the system has to clear their pages anew for every batch."""
+    """Let the allocator keep the memory of a batch for the next one, as it does once it has seen a block of this size
+    come and go; else the system has to clear its pages anew every time."""
     global _memory_is_kept
     if not _memory_is_kept:
         _memory_is_kept = True
@@ -238,6 +238,8 @@ cdef class Decoder:
 
     def decode(self, tuple buffers not None, offsets, lengths, buffer_ids, int num_threads=1):
         cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
+        if payloads.num_bytes >= _LARGE:
+            _keep_memory()
         cdef list chunks = self.split(payloads, num_threads)
         cdef _Chunk chunk = chunks[0]
         if len(chunks) == 1:
@@ -249,7 +251,7 @@ cdef class Decoder:
             return failure, [], []
         if len(chunks) > 1:
             self.join_keys(chunks)
-        cdef _Assembly assembly = _Assembly(self, chunks, payloads, buffer_ids is not None)
+        cdef _Assembly assembly = _Assembly(self, chunks, payloads, offsets is None or buffer_ids is not None)
         assembly.allocate()
         if len(chunks) == 1:
             chunk.run_take(False)

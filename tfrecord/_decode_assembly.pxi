@@ -87,8 +87,6 @@ cdef class _Assembly:
         return outer, total
 
     cdef object new_values(self, int kind, int64_t count, object shape):
-        if count >= _LARGE:
-            _keep_memory()
         if kind == KIND_BYTES:
             ids = _empty(count, _INT32) if self.with_ids else None
             return _empty(count, _INT64), _empty(count, _INT64), ids

@@ -11,6 +11,9 @@ cdef class _Payloads:
 
     def __cinit__(self, tuple buffers, object offsets, object lengths, object buffer_ids):
         cdef Py_ssize_t num_buffers = len(buffers), i
+        if offsets is None:
+            self.hold_all(buffers)
+            return
         cdef Py_ssize_t count = len(offsets)
         offsets = _contiguous(offsets, count, _INT64)
         lengths = _contiguous(lengths, count, _INT64)
@@ -42,6 +45,23 @@ cdef class _Payloads:
         if bad >= 0:
             raise ValueError(f"payload {bad} lies outside its buffer")
         self.count = count
+
+    cdef int hold_all(self, tuple buffers) except -1:
+        """Every buffer is a payload."""
+        cdef Py_ssize_t num_buffers = len(buffers), i
+        cdef scan_record *record
+        self.records = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
+        if self.records == NULL:
+            raise MemoryError
+        for i in range(num_buffers):
+            record = &self.records[i]
+            self.hold(buffers[i], record, num_buffers)
+            record.base = record.data
+            record.readable = record.data + record.length
+            record.buffer = <int32_t> i
+            self.num_bytes += <uint64_t> record.length
+        self.count = num_buffers
+        return 0
 
     cdef int hold(self, object buffer, scan_record *held, Py_ssize_t most) except -1:
         cdef Py_buffer *view

@@ -375,6 +375,9 @@ class Decoder:
     def decode(
         self, buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any, num_threads: int = 1
     ) -> tuple[Any, list[Any], list[Any]]:
+        if offsets is None:
+            offsets, lengths = np.zeros(len(buffers), np.int64), [memoryview(b).nbytes for b in buffers]
+            buffer_ids = range(len(buffers))
         count = len(offsets)
         columns = {c[0]: _Rows(*c, count) for c in self._columns or ()}
         lists: dict[str, tuple[Request, list[Any]]] = {c[0]: (c, [None] * count) for c in self._lists or ()}

@@ -44,6 +44,13 @@ WIRE_INLINE int column_kind(
     return fault_at(fault, column->kind ? WIRE_KIND_MISMATCH : WIRE_KIND_CONFLICT, slot, out->kind, kind);
 }
 
+/* The values of the next slot will be needed soon. */
+WIRE_INLINE void column_ahead(const scan_column *column, int64_t i) {
+    const feature_slot *next = &column->slots[i + 1 < column->num_slots ? i + 1 : i];
+    if (next->shape != SLOT_RUN || next->length < 256) return;
+    for (uint32_t at = 0; at < 1024 && at < next->length; at += 64) __builtin_prefetch(slot_data(next) + at);
+}
+
 static int column_count(
     const scan_table *table, const scan_column *column, column_output *out, column_fault *fault) {
     int depth = table->is_lists ? 4 : 3;
@@ -60,6 +67,7 @@ static int column_count(
             } else {
                 feature_sink counted = {0};
                 counted.level = out->level;
+                if (slot->kind == KIND_INT64) column_ahead(column, i);
                 status = slot_values(slot, &table->parts, depth, &counted);
                 if (status) return fault_at(fault, status, i, 0, 0);
                 total += counted.count;
@@ -87,6 +95,7 @@ static int column_fill(const scan_table *table, const scan_column *column, const
             else sink.ints[sink.count++] = (int64_t)slot->at;
             continue;
         }
+        column_ahead(column, i);
         if (sink.offsets) {
             if (!table->is_lists) row = i;
             else while (i >= column->steps[row + 1]) row++;
@@ -156,6 +165,7 @@ static int column_dense(const scan_table *table, const scan_column *column, cons
             if (out->buffers) out->buffers[i] = records[row].buffer;
             continue;
         }
+        column_ahead(column, i);
         status = dense_row(table, column, &records[row], i, out, fault);
         if (status) return status;
     }

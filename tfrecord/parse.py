@@ -7,8 +7,6 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
-import numpy as np
-
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._engine import decode_kernel as kernel
 from tfrecord._finishing import finish_column, finish_value
@@ -171,19 +169,24 @@ def _payload(serialized: Any) -> Any:
     return serialized
 
 
-def _payloads(serialized: Any) -> BytesColumn:
+def _payloads(serialized: Any) -> Any:
     if isinstance(serialized, BytesColumn):
         return serialized
     if isinstance(serialized, bytes | bytearray | memoryview | str):
         raise TypeError(
             "a batch is a sequence of bytes-likes; one message is for the parse_single_... functions"
         )
-    buffers = tuple(serialized)
-    lengths = kernel.lengths_of(buffers)
-    if isinstance(lengths, int):
-        raise TypeError(f"item {lengths} of the batch is no bytes-like but {type(buffers[lengths]).__name__}")
-    ids = np.arange(len(buffers), dtype=np.int32)
-    return BytesColumn._trusted(buffers, np.zeros(len(buffers), np.int64), lengths, ids)
+    return _Buffers(tuple(serialized))
+
+
+class _Buffers:
+    """Payloads that are whole buffers: a BytesColumn of them, whose arrays nobody needs."""
+
+    __slots__ = ("buffer_ids", "buffers", "lengths", "offsets")
+
+    def __init__(self, buffers: tuple[Any, ...]) -> None:
+        self.buffers = buffers
+        self.offsets = self.lengths = self.buffer_ids = None
 
 
 def _narrow(
@@ -247,7 +250,7 @@ def _error(failure: tuple[int, int, str | None, int, int]) -> TFRecordError:
 
 
 def _first_error(
-    payloads: BytesColumn, plan: FeaturePlan, sequence_plan: FeaturePlan | None, error: Any
+    payloads: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None, error: Any
 ) -> TFRecordError:
     """The error of the first bad record, whichever stage met one first.
 
@@ -269,7 +272,9 @@ def _first_error(
     return error  # type: ignore[no-any-return]
 
 
-def _rows(payloads: BytesColumn, start: int, stop: int) -> BytesColumn:
+def _rows(payloads: Any, start: int, stop: int) -> Any:
+    if payloads.offsets is None:
+        return _Buffers(payloads.buffers[start:stop])
     ids = None if payloads.buffer_ids is None else payloads.buffer_ids[start:stop]
     return BytesColumn._trusted(
         payloads.buffers, payloads.offsets[start:stop], payloads.lengths[start:stop], ids
@@ -277,15 +282,23 @@ def _rows(payloads: BytesColumn, start: int, stop: int) -> BytesColumn:
 
 
 def _decode(
-    payloads: BytesColumn, plan: FeaturePlan, sequence_plan: FeaturePlan | None, num_threads: int
+    payloads: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None, num_threads: int
 ) -> ColumnBatch | SequenceBatch:
     buffers = payloads.buffers
-    failure, found, found_lists = _decoder(plan, sequence_plan).decode(
-        buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids, num_threads
-    )
+    try:
+        failure, found, found_lists = _decoder(plan, sequence_plan).decode(
+            buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids, num_threads
+        )
+    except (TypeError, BufferError):
+        bad = kernel.lengths_of(buffers)
+        if not isinstance(bad, int):
+            raise
+        raise TypeError(
+            f"item {bad} of the batch is no bytes-like but {type(buffers[bad]).__name__}"
+        ) from None
     if failure is not None:
         raise _error(failure)
-    count = len(payloads.offsets)
+    count = len(buffers if payloads.offsets is None else payloads.offsets)
     columns: dict[str, Any] = {}
     present: dict[str, Any] = {}
     for column, (key, kind, flags, splits, values) in zip(plan.columns or repeat(_ANY), found, strict=False):

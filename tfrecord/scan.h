@@ -93,7 +93,6 @@ WIRE_COLD int entry_walk(scan_table *table, wire_slice entry, uint64_t row) {
 /* What a quick entry has between key and value: 12 F K L 0a P, with a kind's tag K and lengths F = P + 4, L = P + 2. */
 #define QUICK_VALUE(kind_tag) (0x0a02000412u | (uint64_t)(kind_tag) << 16)
 #define QUICK_LENGTHS 0x01000100u
-#define QUICK_READ 34
 #define QUICK_KEY 16
 
 /* The 7-bit groups of 8 bytes pulled together, without BMI2. */
@@ -106,7 +105,7 @@ WIRE_INLINE uint64_t quick_varint(uint64_t word) {
 
 /* An entry of the expected key with one value of at most 8 bytes, or a short byte string, whose lengths all take one
  * byte: told by three comparisons, whatever the value's length. Gives its length, or 0 where it is anything else. The
- * caller has made sure of QUICK_READ bytes, not all of which belong to the entry. */
+ * caller has made sure of as many bytes as the guess needs, not all of which belong to the entry. */
 WIRE_INLINE size_t entry_quick(scan_table *table, const uint8_t *at, size_t left, uint64_t row) {
     const scan_guess *guess = &table->guesses[table->place];
     size_t key_length = guess->key_length;
@@ -151,7 +150,7 @@ WIRE_INLINE size_t entry_quick(scan_table *table, const uint8_t *at, size_t left
 }
 
 /* An expected entry that nobody asked for: a key and a value and nothing else, with lengths of one byte. Gives its
- * length, or 0 where it is anything else. The caller has made sure of QUICK_READ bytes. */
+ * length, or 0 where it is anything else. The caller has made sure of as many bytes as the guess needs. */
 WIRE_INLINE size_t entry_skip(scan_table *table, const scan_guess *guess, const uint8_t *at, size_t left) {
     uint64_t differs = (load64(at) ^ guess->skip[0]) & guess->mask[0];
     size_t length = at[1];
@@ -178,9 +177,12 @@ WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) 
         head[4 + guess->key_length] = 0x12;
         memcpy(guess->skip, head, sizeof head);
         memcpy(guess->mask, mask, sizeof mask);
+        guess->need = sizeof head;
     } else if (!table->is_lists && value.length >= 5) {
         uint8_t tag = value.data[0];
-        if (tag == 0x0a || tag == 0x12 || tag == 0x1a) guess->quick = QUICK_VALUE(tag);
+        if (tag != 0x0a && tag != 0x12 && tag != 0x1a) return;
+        guess->quick = QUICK_VALUE(tag);
+        guess->need = guess->key_length + (tag == 0x0a ? 12 : 18);
     }
 }
 
@@ -219,10 +221,11 @@ static int map_read(scan_table *table, wire_slice map, uint64_t row) {
     while (cursor.at < cursor.end) {
         wire_slice entry;
         int status;
-        if (table->place < table->num_guesses && table->readable - cursor.at >= QUICK_READ) {
+        if (table->place < table->num_guesses) {
             const scan_guess *guess = &table->guesses[table->place];
             size_t whole = 0;
-            if (guess->skip[0]) whole = entry_skip(table, guess, cursor.at, wire_left(&cursor));
+            if (table->readable - cursor.at < guess->need) whole = 0;
+            else if (guess->skip[0]) whole = entry_skip(table, guess, cursor.at, wire_left(&cursor));
             else if (guess->quick) whole = entry_quick(table, cursor.at, wire_left(&cursor), row);
             if (WIRE_LIKELY(whole)) {
                 cursor.at += whole;

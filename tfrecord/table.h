@@ -37,6 +37,7 @@ typedef struct {
     const uint8_t *key;
     uint32_t key_length;
     int32_t column;
+    int64_t need;         /* bytes that the quick way, or the skip, reads */
     uint64_t first, last; /* the first 8 bytes of the key (zeros behind a shorter one) and, from 8 on, the last 8 */
     uint64_t quick;       /* the 5 bytes behind the key, for a value of no bytes */
     uint64_t skip[3];     /* the bytes from the entry's tag to the value's length; the two lengths are not compared */
@@ -195,7 +196,7 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
     }
     if (*found < 0 && table->discover) status = table_discover(table, key, length, row, found);
     if (place < table->max_guesses && !status) {
-        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, {0}, {0}};
+        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, 0, {0}, {0}};
         memcpy(&guess.first, key, length < 8 ? length : 8);
         if (length >= 8) guess.last = load64(key + length - 8);
         table->guesses[place] = guess;

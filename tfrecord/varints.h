@@ -87,6 +87,7 @@ static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t
 /* A block is 64 bytes. Values are taken 8 at a time, the number of blocks of 8 being easier to predict than that of
  * values; what is made up behind the last one is written over by the next block, and there must be room for it. */
 #define VARINTS_READ 80
+#define VARINTS_AHEAD 1024
 #define VARINTS_ROOM 72
 
 /* Whether 8 continuation bytes follow each other: a value of more than 8 bytes may be there. */
@@ -105,6 +106,7 @@ WIRE_INLINE int varints_has_long(uint64_t ends) {
     int status = WIRE_OK;                                                                                    \
     while (end - data >= VARINTS_READ && room - to >= VARINTS_ROOM) {                                        \
         uint64_t ends = ENDS(data);                                                                          \
+        __builtin_prefetch(data + VARINTS_AHEAD);                                                            \
         if (ends == ~(uint64_t)0) {                                                                          \
             WIDEN(data, to);                                                                                 \
             data += 64;                                                                                      \
