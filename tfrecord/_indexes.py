@@ -114,6 +114,9 @@ def _beside(path: str, options: ReadOptions) -> RecordIndex | None:
 
 def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex | None:
     target = sidecar_path(path)
+    if is_url(path):
+        warnings.warn(f"no index is built at a URL: {target}", UserWarning, stacklevel=4)
+        return _beside(path, options)
     try:
         if os.path.exists(target):
             return load_index(target, path)
