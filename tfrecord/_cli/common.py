@@ -173,6 +173,14 @@ def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
+    # Lines for a terminal go above the bar; output that goes elsewhere must not be redirected to it.
+    bars = Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )
+    with bars:
         task = bars.add_task(label, total=total)
         yield lambda steps: bars.advance(task, steps)

@@ -10,6 +10,7 @@ import click
 
 from indexer.build import find_index, scan_index
 from indexer.errors import DecodeError, FeatureKindError, IndexFileError, TFRecordError
+from indexer.files import open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
@@ -32,7 +33,7 @@ from tfrecord._cli.common import (
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.layout import exact_record
 from tfrecord._cli.shards import ShardSet, shard_sets
-from tfrecord._cli.source import batches, record_type_of
+from tfrecord._cli.source import Batch, batches, record_type_of
 from tfrecord.schema import merge_schemas
 
 _SAMPLE = 1000
@@ -147,30 +148,40 @@ def _index_of(result: FileInfo, compression: str | None) -> RecordIndex | None:
 
 
 def _is_text(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(1)[:1].isdigit()
+    with open_data(path) as file:
+        return file.head(1).isdigit()
 
 
 def _features(result: FileInfo, index: RecordIndex | None, compression: str | None) -> None:
     """The features: of all records from the index, else of the first ones."""
+    known = index is not None and bool(index.metadata.get("schema"))
+    seen = 0
     for batch in batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES):
-        result.record_type = record_type_of(batch.payloads)
-        if result.record_type == "bytes":
-            return
-        result.looked_at = len(batch.payloads)
-        try:
-            _note(result, stats_of(batch, None))
-            context, lists = exact_record(batch.payloads.view(0), result.record_type)
-        except (DecodeError, FeatureKindError) as error:
-            _trouble(result, error)
-            return
-        for where, features in (("", context), ("feature_lists", lists or {})):
-            for (at, name, _), found in result.features.items():
-                if at == where and features.get(name) is not None:
-                    found.example = value_text(features[name], 30)
-        break
-    if index is not None and index.metadata.get("schema"):
+        seen += batch.num_bytes
+        if not _sample(result, batch) or known or result.looked_at >= _SAMPLE or seen >= _SAMPLE_BYTES:
+            break
+    if index is not None and known and result.record_type != "bytes":
         _from_index(result, index)
+
+
+def _sample(result: FileInfo, batch: Batch) -> bool:
+    """Take in the features of some of the first records; False where there is no use in more."""
+    if not result.record_type:
+        result.record_type = record_type_of(batch.payloads)
+    if result.record_type == "bytes":
+        return False
+    try:
+        _note(result, stats_of(batch, None))
+        context, lists = exact_record(batch.payloads.view(0), result.record_type)
+    except (DecodeError, FeatureKindError) as error:
+        _trouble(result, error)
+        return False
+    result.looked_at += len(batch.payloads)
+    for where, features in (("", context), ("feature_lists", lists or {})):
+        for (at, name, _), found in result.features.items():
+            if at == where and features.get(name) is not None:
+                found.example = found.example or value_text(features[name], 30)
+    return True
 
 
 def _compression_of(path: str) -> str:
@@ -207,11 +218,8 @@ def _from_index(result: FileInfo, index: RecordIndex) -> None:
 def _count_stream(result: FileInfo, compression: str | None) -> None:
     result.records = 0
     for batch in batches([STREAM], compression=compression, verify=VERIFY_LENGTHS, records=_SAMPLE):
-        if not result.records:
-            result.record_type = record_type_of(batch.payloads)
-            if result.record_type != "bytes":
-                result.looked_at = len(batch.payloads)
-                _note(result, stats_of(batch, None))
+        if result.looked_at < _SAMPLE:
+            _sample(result, batch)
         result.records += len(batch.payloads)
 
 

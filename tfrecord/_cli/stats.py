@@ -138,44 +138,48 @@ def _print(result: BatchStats, top: int) -> None:
         if result.rows:
             out.print("the records are no Examples: there are no columns")
         return
-    right = ("missing", "values a record", "min", "max", "mean")
+    wide = out.width >= 110
+    right = ("missing", "values", "min", "max", "mean")
     rows = table("feature", "kind", *right, "most frequent", right=right)
     for item in _document(result, top)["columns"]:
         per = item["values_per_record"]
         same = per["min"] == per["max"]
         each = "0" if not item["present"] else str(per["max"]) if same else f"{per['min']}..{per['max']}"
         where = " (steps)" if "where" in item else ""
-        unit = " B" if item["of"] == "bytes" else ""
         add_row(
             rows,
             item["name"] + where,
             item["kind"],
             f"{item['missing']:,}",
             each if same or not item["present"] else f"{each} ({per['mean']:.3g})",
-            _number(item["min"], unit),
-            _number(item["max"], unit),
-            _number(item["mean"], unit),
-            _frequent(item, top),
+            _number(item["min"]),
+            _number(item["max"]),
+            _number(item["mean"]),
+            _frequent(item, top if wide else min(top, 2)),
         )
     out.print(rows)
+    if any(item["of"] == "bytes" for item in _document(result, 0)["columns"]):
+        out.print("(values: how many a record has; of bytes, min, max and mean are of their sizes)")
 
 
-def _number(value: float | int | None, unit: str) -> str:
+def _number(value: float | int | None) -> str:
     if value is None:
         return ""
-    return (f"{value:,}" if isinstance(value, int) else f"{value:,.5g}") + unit
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _frequent(item: dict[str, Any], top: int) -> str:
     if not item["top"]:
-        return "(nearly all differ)" if top and item["values"] else ""
+        return "(differ)" if top and item["values"] else ""
     if item["values"] > 2 and item["top"][0]["count"] == 1:
-        return "(all differ)"
+        return "(differ)"
     if item["top"][0]["count"] <= 2 * item["top_error"]:
-        return "(nearly all differ)"
+        return "(differ)"
     about = "~" if item["top_error"] else ""
     shown = []
-    for entry in item["top"]:
+    for entry in item["top"][:top]:
         value = entry["value"]
         text = (
             bytes_text(value, 24)
