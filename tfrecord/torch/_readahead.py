@@ -13,8 +13,9 @@ from tfrecord._permutation import Int64Array
 
 __all__ = ["Readahead"]
 
-# Records told of at once. Two such pieces may be on their way.
-_PIECE_BYTES = 32 << 20
+# Told of at once: bytes, growing so that the first record need not wait for many, and records. Two such
+# pieces may be on their way.
+_FIRST_BYTES, _PIECE_BYTES = 4 << 20, 32 << 20
 _PIECE = 8192
 _SAMPLE = 32
 
@@ -42,6 +43,7 @@ class Readahead:
     def __init__(self, store: Any, positions: Int64Array) -> None:
         self._store, self._positions = store, positions
         self._told = self._next = 0
+        self._bytes = _FIRST_BYTES
 
     def reach(self, position: int) -> None:
         """The reading goes on up to this number of positions."""
@@ -61,7 +63,8 @@ class Readahead:
             here = numbers == number
             index, records = store.index(number), piece[here] - store.starts[number]
             offsets[here], lengths[here] = index.offsets[records], index.lengths[records]
-        count = max(1, int(np.searchsorted(np.cumsum(lengths), _PIECE_BYTES)))
+        count = max(1, int(np.searchsorted(np.cumsum(lengths), self._bytes)))
+        self._bytes = min(2 * self._bytes, _PIECE_BYTES)
         for number in files:
             here = np.flatnonzero(numbers[:count] == number)
             if len(here) and not store.compression(number):
