@@ -77,7 +77,7 @@ def decoded_ahead(
     check: Callable[[], object],
     decode: Callable[[memoryview], Any],
     failed: Callable[[int, memoryview, LocatedError], object],
-) -> Iterator[Any]:
+) -> Iterator[list[Any]]:
     """``decode`` of each payload, a few ahead of what is taken, so that one ``check`` of the file does for
     them.
 
@@ -95,18 +95,18 @@ def decoded_ahead(
         size = 0
         for payload in few:
             if size > _AHEAD_BYTES:  # large ones are not held, but looked at one by one
-                yield from done
+                yield done
                 done, size = [], 0
                 check()
             try:
                 done.append(decode(payload))
             except LOCATED_ERRORS as error:
-                yield from done
+                yield done
                 done = []
                 failed(row, payload, error)
             size += len(payload)
             row += 1
-        yield from done
+        yield done
 
 
 class RecordDecoder:
@@ -158,8 +158,8 @@ class RecordDecoder:
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
         return decode_record(payload, self.plan, lists)
 
-    def records(self, rows: Rows) -> Iterator[Any]:
-        """`one` of each row in turn; what is no message goes to the policy."""
+    def records(self, rows: Rows) -> Iterator[list[Any]]:
+        """`one` of each row in turn, some at a time; what is no message goes to the policy."""
 
         def failed(row: int, payload: memoryview, error: LocatedError) -> None:
             located = error.at(*rows.locate(row))
@@ -170,7 +170,7 @@ class RecordDecoder:
         for first, views in zip(count(0, GROUP), rows.groups(), strict=False):
             if self.record_type == "bytes":
                 rows.check()
-                yield from [view.tobytes() for view in views]
+                yield [view.tobytes() for view in views]
             else:
                 self.look(rows.paths[0], views)
                 yield from decoded_ahead(views, first, rows.check, self.one, failed)

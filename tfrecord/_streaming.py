@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,11 +64,15 @@ class Run(NamedTuple):
         if self.file is not None and not self.file.closed:
             self.file.check_size()
 
-    def payloads(self) -> Iterator[memoryview]:
-        """Read-only views that keep the buffer alive."""
+    def groups(self) -> Iterator[list[memoryview]]:
+        """The payloads as read-only views that keep the buffer alive, some at a time."""
         for at in range(0, len(self.offsets), GROUP):
             end = at + GROUP
-            yield from slices(self.buffer, self.offsets[at:end], self.lengths[at:end], HEADER_SIZE)
+            yield slices(self.buffer, self.offsets[at:end], self.lengths[at:end], HEADER_SIZE)
+
+    def payloads(self) -> Iterator[memoryview]:
+        """The same, one by one."""
+        return chain.from_iterable(self.groups())
 
 
 def stream_records(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from indexer.files import is_url, path_name
@@ -68,11 +68,13 @@ class _Source:
         )
 
     def payloads(self) -> Iterator[memoryview]:
-        for run in self.runs():
-            yield from run.payloads()
+        return chain.from_iterable(group for run in self.runs() for group in run.groups())
 
     def records(self, plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Iterator[Any]:
         """Each record decoded; a requested key that is not there is an error."""
+        return chain.from_iterable(self._records(plan, sequence_plan))
+
+    def _records(self, plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Iterator[list[Any]]:
 
         def decode(payload: memoryview) -> Any:
             return decode_record(payload, plan, sequence_plan, missing="error")

@@ -6,6 +6,7 @@ import operator
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,9 @@ class TFRecordReader:
 
     def __iter__(self) -> Iterator[Any]:
         """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
+        return chain.from_iterable(self._records())
+
+    def _records(self) -> Iterator[list[Any]]:
         self._prepare()
         for rows in self._rows():
             yield from self._decoder.records(rows)
