@@ -28,7 +28,9 @@ from tfrecord.parse import decode_record, record_kind
 from tfrecord.salvage import forget, map_file
 
 _FIRST_BLOCK = 1 << 18
-_BLOCK = 1 << 22
+_BLOCK = 1 << 20
+# So much of a map stays in this process: letting go of it costs something, too.
+_HELD = 32 << 20
 _LOOK_AT = 64
 _KEPT = 10_000
 _ALL = compile_features(None)
@@ -111,7 +113,7 @@ class Checker:
     ) -> tuple[int, int, str] | None:
         """Check frames up to the first damaged one: its offset, number and reason; None at the end."""
         waiting: deque[tuple[Any, int, Future[Any]]] = deque()
-        block, hop_at, reason = _FIRST_BLOCK, at, None
+        block, hop_at, kept, reason = _FIRST_BLOCK, at, at, None
         while True:
             if hop_at < len(data) and reason is None and len(waiting) <= self.threads:
                 hop = scan(data, start=hop_at, max_bytes=block, verify=VERIFY_LENGTHS)
@@ -134,7 +136,9 @@ class Checker:
                     later.cancel()
                 self._advance(int(hop.offsets[good]) - int(hop.offsets[0]))
                 return int(hop.offsets[good]), first + good, bad[1]
-            forget(data, int(hop.offsets[0]), hop.end)
+            if hop.end - kept >= _HELD:
+                forget(data, kept, hop.end)
+                kept = hop.end
             self._advance(hop.end - int(hop.offsets[0]))
 
     def _check_block(
