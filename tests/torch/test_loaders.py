@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import random
 import sys
@@ -113,6 +114,25 @@ class TestEpochs:
         list(dataset)
         assert (dataset._counter.peek().epoch, twin._counter.peek().epoch) == (2, 1)
 
+    @pytest.mark.parametrize("method", ["fork", "spawn"])
+    def test_ranks_started_with_the_dataset_count_for_themselves(self, make: Any, method: str) -> None:
+        """Made in the parent, handed to two ranks that each read two epochs by a worker of their own."""
+        dataset = TFRecordDataset(make([9]), None, {"id": "int"}, shuffle=True)
+        expected = [ids(dataset) for _ in range(4)]
+        dataset.set_epoch(2)
+        context = multiprocessing.get_context(method)
+        results = [context.Queue() for _ in range(2)]
+        ranks = [
+            context.Process(target=_read_as_rank, args=(dataset, rank, results[rank])) for rank in range(2)
+        ]
+        for process in ranks:
+            process.start()
+        got = [result.get(timeout=120) for result in results]
+        for process in ranks:
+            process.join()
+        assert got == [[order[rank::2] for order in expected[2:]] for rank in range(2)]
+        assert dataset.epoch == 2
+
     def test_from_several_threads(self, make: Any) -> None:
         dataset = TFRecordDataset(make([40]), None, {"id": "int"}, shuffle=True)
         got: list[list[int]] = []
@@ -123,6 +143,12 @@ class TestEpochs:
             thread.join()
         assert len({tuple(order) for order in got}) == 4
         assert all(sorted(order) == list(range(40)) for order in got)
+
+
+def _read_as_rank(dataset: Any, rank: int, result: Any) -> None:
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+    data = loader(dataset, 1, multiprocessing_context="fork")
+    result.put([ids(data), ids(data)])
 
 
 class _Twice(IterableDataset[Any]):

@@ -1,38 +1,23 @@
 """Which epoch a pass is: a counter that a dataset shares with the worker processes that read it.
 
 A DataLoader never tells a dataset that an epoch begins. Its workers are copies in other processes: new ones
-for each pass, or the same ones asked again. So the count lies in memory that all of them map. One small
-region serves all datasets of a process and costs it two file descriptors. A worker that starts a pass looks
-whether another worker of the same pass was there before; if not, it takes the next epoch for all of them.
+for each pass, or the same ones asked again. So the count lies in memory that they share. A worker that starts
+a pass looks whether another worker of the same pass was there before; if not, it takes the next epoch for all
+of them.
 """
 
 from __future__ import annotations
 
-import atexit
-import mmap
-import os
-import sys
-import tempfile
-import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import current_process
-from multiprocessing.context import get_spawning_popen
+from os import getpid
 from typing import Any, NamedTuple
 
-import numpy as np
-
-try:
-    import fcntl
-except ImportError:  # Windows: each worker's few instructions go without a lock between processes
-    fcntl = None  # type: ignore[assignment]
+from tfrecord.torch._shared import SLOT_WORDS, SharedWords, is_alive
 
 __all__ = ["EpochCounter", "PassKey", "Start"]
 
-_SLOT_WORDS = 128
-_SLOTS = 1024
-_SLOT_BYTES = 8 * _SLOT_WORDS
 _MASK_WORDS = 4
 _RECENT = 7  # passes remembered; a process rarely has two under way at once
 
@@ -45,7 +30,7 @@ _HEAD = 16
 _STATE, _SEED, _NUMBER, _IDENTITY, _P_EPOCH, _P_POSITION, _P_LAYOUT, _JOINED = range(8)
 _DONE = _JOINED + _MASK_WORDS
 _PASS_WORDS = 15
-assert _DONE + _MASK_WORDS <= _PASS_WORDS and _HEAD + _RECENT * _PASS_WORDS <= _SLOT_WORDS
+assert _DONE + _MASK_WORDS <= _PASS_WORDS and _HEAD + _RECENT * _PASS_WORDS <= SLOT_WORDS
 
 
 class Start(NamedTuple):
@@ -77,104 +62,23 @@ class PassKey(NamedTuple):
         )
 
 
-class _Region:
-    """Memory for the slots of one process, or of the parent of a spawned one."""
-
-    def __init__(self, path: str | None = None) -> None:
-        self.pid = os.getpid()
-        self.used = 0
-        self.free: list[int] = []
-        if path is not None:
-            self.path, self.descriptor = path, os.open(path, os.O_RDWR)
-        elif sys.platform == "linux":
-            # Without a name, so nothing is left behind; a spawned child opens it through /proc.
-            self.descriptor = os.memfd_create("tfrecord-epochs", os.MFD_CLOEXEC)
-            self.path = f"/proc/{self.pid}/fd/{self.descriptor}"
-        else:
-            self.descriptor, self.path = tempfile.mkstemp(prefix="tfrecord-epochs-")
-            atexit.register(self._remove)
-        if path is None:
-            os.ftruncate(self.descriptor, _SLOTS * _SLOT_BYTES)
-        self.words = np.frombuffer(mmap.mmap(self.descriptor, _SLOTS * _SLOT_BYTES), np.int64)
-
-    def _remove(self) -> None:
-        if os.getpid() == self.pid:
-            os.unlink(self.path)
-
-    def take_slot(self) -> int | None:
-        if self.free:
-            return self.free.pop()
-        self.used += 1
-        return self.used - 1 if self.used <= _SLOTS else None
-
-    @contextmanager
-    def locked(self, slot: int) -> Iterator[np.ndarray[Any, Any]]:
-        """The words of a slot, while no other process or thread changes them."""
-        with _lock:
-            if fcntl is not None:
-                fcntl.lockf(self.descriptor, fcntl.LOCK_EX, _SLOT_BYTES, slot * _SLOT_BYTES)
-            try:
-                yield self.words[slot * _SLOT_WORDS : (slot + 1) * _SLOT_WORDS]
-            finally:
-                if fcntl is not None:
-                    fcntl.lockf(self.descriptor, fcntl.LOCK_UN, _SLOT_BYTES, slot * _SLOT_BYTES)
-
-
-_lock = threading.RLock()
-_own: list[_Region] = []
-_opened: dict[str, _Region] = {}
-
-
-def _renew_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
-
-
-def _new_slot() -> tuple[_Region, int]:
-    with _lock:
-        for region in _own:
-            if region.pid == os.getpid():
-                slot = region.take_slot()
-                if slot is not None:
-                    return region, slot
-        _own[:] = [region for region in _own if region.pid == os.getpid()]
-        _own.append(_Region())
-        slot = _own[-1].take_slot()
-        assert slot is not None
-        return _own[-1], slot
-
-
-def _give_back(region: _Region, slot: int) -> None:
-    if region.pid == os.getpid():
-        region.free.append(slot)
-
-
 class EpochCounter:
     """The next epoch of a dataset and the position it starts from.
 
-    A copy made by pickle counts for itself from then on, except the one that a process gets as it is started:
-    that one is the same counter.
+    A process and its loader's workers share it. A copy made by pickle counts for itself from then on.
     """
 
-    def __init__(self, start: Start | None = None) -> None:
-        self._attach(*_new_slot())
-        first = start or Start(0)
-        with self._region.locked(self._slot) as words:
-            words[:] = 0
-            words[_EPOCH], words[_POSITION], words[_LAYOUT] = first
-            words[_LOADED] = first.position > 0
+    def __init__(self) -> None:
+        self._shared = SharedWords()
 
-    def _attach(self, region: _Region, slot: int) -> None:
-        self._region, self._slot = region, slot
-        weakref.finalize(self, _give_back, region, slot).atexit = False
+    @contextmanager
+    def _words(self) -> Iterator[Any]:
+        with self._shared.locked(inherited=_LAYOUT + 1) as words:
+            yield words
 
     def peek(self, key: PassKey | None = None) -> Start:
         """Where the next pass starts; with a key, that pass if another worker has begun it already."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             found = None if key is None else self._find(words, key)
             if found is not None:
                 return Start(*map(int, found[_P_EPOCH : _P_LAYOUT + 1]))
@@ -182,21 +86,21 @@ class EpochCounter:
 
     def set(self, start: Start, *, loaded: bool = False) -> None:
         """Say where the next pass starts, here and in all workers."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
             words[_LOADED] = loaded
             words[_BY_WORKERS] = words[_AHEAD] = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Start `epoch` next, from its beginning unless it is the epoch of a loaded state."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             if not (words[_LOADED] and words[_EPOCH] == epoch):
                 words[_EPOCH], words[_POSITION], words[_LAYOUT], words[_LOADED] = epoch, 0, 0, 0
             words[_BY_WORKERS] = words[_AHEAD] = 0
 
     def begin(self, key: PassKey | None = None) -> Start:
         """Start the next pass; with a worker's key, once for all the workers of that pass."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             if key is not None:
                 found = self._find(words, key)
                 if found is not None:
@@ -213,7 +117,7 @@ class EpochCounter:
 
     def restore(self, key: PassKey, start: Start, *, done: bool) -> None:
         """A worker goes on within a pass; it notes whether its own share was all read."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             found = self._find(words, key)
             if found is None:
                 found = self._record(words, key, start)
@@ -227,18 +131,18 @@ class EpochCounter:
 
         A StatefulDataLoader restores such a set also where the loop had seen the end: then it lets the set
         read ahead a little, throws it away, and asks again. So the epoch is taken back if the next pass
-        finds that set
-        unfinished: its process alive, or (workers that persist) asked anew before all had come to their ends.
+        finds that set unfinished: its process alive, or (workers that persist) asked anew before all had
+        come to their ends.
         """
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             if words[_EPOCH] == epoch and not words[_POSITION]:
                 words[_EPOCH] += 1
-                words[_AHEAD], words[_AHEAD_ENDED] = os.getpid(), 0
+                words[_AHEAD], words[_AHEAD_ENDED] = getpid(), 0
                 words[_AHEAD_SEED], words[_AHEAD_IDENTITY] = key.seed, key.identity
 
     def end_restored(self) -> None:
         """A worker has come to the end of an epoch that it began so."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             words[_AHEAD_ENDED] += 1
 
     def _settle_ahead(self, words: Any, key: PassKey | None) -> None:
@@ -247,24 +151,24 @@ class EpochCounter:
             if words[_AHEAD_SEED] == key.seed and near:
                 unfinished = words[_AHEAD_ENDED] < key.num_workers
             else:
-                unfinished = _is_alive(int(words[_AHEAD]))
+                unfinished = is_alive(int(words[_AHEAD]))
             words[_EPOCH] -= unfinished
         words[_AHEAD] = 0
 
     def all_done(self, key: PassKey) -> bool:
         """Whether all workers of a restored pass were done: then it is the next epoch's turn."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             found = self._find(words, key, joined=True)
             return found is not None and all(_bit(found[_DONE:], worker) for worker in range(key.num_workers))
 
     def read_by_workers(self) -> bool:
         """Whether the last pass was begun by workers, so that only the loop knows how far it is."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             return bool(words[_BY_WORKERS])
 
     def first(self, bit: int) -> bool:
         """True once for each bit, over all processes: for what is to be said once."""
-        with self._region.locked(self._slot) as words:
+        with self._words() as words:
             said = int(words[_SAID]) >> bit & 1
             words[_SAID] |= 1 << bit
             return not said
@@ -288,27 +192,12 @@ class EpochCounter:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        # While a process is being started, the copy is for that process: it shares the slot.
-        shared = (self._region.path, self._slot) if get_spawning_popen() is not None else None
-        return {"start": tuple(self.peek()), "shared": shared}
+        return {"shared": self._shared, "start": tuple(self.peek())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["shared"] is None:
-            self.__init__(Start(*state["start"]))  # type: ignore[misc]
-            return
-        path, slot = state["shared"]
-        with _lock:
-            if path not in _opened:
-                _opened[path] = _Region(path)
-            self._region, self._slot = _opened[path], slot
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
+        self._shared = state["shared"]
+        if self._shared.is_new:
+            self.set(Start(*state["start"]), loaded=state["start"][1] > 0)
 
 
 def _bit(mask: Any, worker: int) -> bool:
