@@ -166,10 +166,24 @@ class RecordStore:
         if self._indexes[number] is not None and not is_url(path):
             self._check_size(number, os.stat(path).st_size)
         # list(reader) asks for the length first, which spools a compressed file; no need to inflate it again.
-        source = self._spool.peek(path) or path
-        yield from stream_records(
-            source, self.options, self.policy, path=path, start=start, step=step, seek=seek
-        )
+        source: Any = self._spool.peek(path) or path
+        # A file that is mapped already, or will be for positions, need not be mapped again for every pass.
+        shared = self.options.mmap and not self.compression(number) and os.path.isfile(path)
+        if shared:
+            source = self._files.acquire(number)
+        try:
+            yield from stream_records(
+                source if not shared or source.mapped else path,
+                self.options,
+                self.policy,
+                path=path,
+                start=start,
+                step=step,
+                seek=seek,
+            )
+        finally:
+            if shared:
+                self._files.release(number)
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""

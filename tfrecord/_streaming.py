@@ -91,6 +91,9 @@ def stream_records(
     over, not checked, so that of several shards exactly one meets a damaged payload. ``seek``: (offset,
     number) of a record at or before ``start`` to begin the hop at.
     """
+    if isinstance(source, DataFile):
+        yield from _stream(source, source, options, policy, path, start, step, seek)
+        return
     if isinstance(source, str) and options.mmap and options.compression_type in ("", "auto"):
         file = open_plain(source, options.compression_type)
         if file is not None:
