@@ -36,6 +36,7 @@ cdef uint8_t _NOTHING = 0
 cdef uint64_t _MOST_CELLS = 1 << 24
 # Records that are worth a thread.
 cdef int64_t _ROWS_A_THREAD = 32
+cdef int64_t _MOST_THREADS = 256
 
 
 # A batch of so many bytes is large.
@@ -132,7 +133,9 @@ cdef class _Chunk:
                 column = &self.tables[t].columns[i]
                 memset(&fault, 0, sizeof(fault))
                 if column.count >= 0:
-                    status = 0 if fill else column_dense(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
+                    if fill:
+                        continue
+                    status = column_dense(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
                 elif fill:
                     status = column_fill(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
                 else:
@@ -274,7 +277,7 @@ cdef class Decoder:
 
     cdef list split(self, _Payloads payloads, int num_threads):
         cdef int64_t count = payloads.count
-        cdef int64_t parts = max(1, min(num_threads, count // _ROWS_A_THREAD))
+        cdef int64_t parts = max(1, min(num_threads, count // _ROWS_A_THREAD, _MOST_THREADS))
         cdef int64_t i
         cdef uint32_t guesses
         cdef list chunks = []

@@ -106,7 +106,7 @@ cdef class _Assembly:
         return 0
 
     cdef object settle_kinds(self):
-        """The kind of columns for which any will do, where the chunks may have met different ones; a failure or None."""
+        """The kind of columns for which any will do; a failure where the chunks met different ones, else None."""
         cdef _Chunk chunk
         cdef int t, kind
         cdef Py_ssize_t i

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfrecord import _reference, example_pb2, parse
+from tfrecord import _reference, _reference_wire, example_pb2, parse
 from tfrecord._engine import engine
 from tfrecord.features import FixedLenFeature
 
@@ -325,7 +325,7 @@ def test_protobuf_agrees_with_the_reference(choices: random.Random) -> None:
     messages = Messages(choices, tame=True)
     data = messages.message(True)
     message = example_pb2.SequenceExample.FromString(data)
-    context, lists = _reference.parse_message(data, None, None)
+    context, lists = _reference_wire.parse_message(data, None, None)
     quiet = {key: from_protobuf(feature) for key, feature in message.context.feature.items()}
     assert without_nan({k: plain(data, *v) for k, v in context.items()}) == without_nan(quiet)
     steps = {k: [from_protobuf(f) for f in v.feature] for k, v in message.feature_lists.feature_list.items()}
@@ -349,9 +349,9 @@ def test_protobuf_refuses_what_the_reference_refuses(choices: random.Random) -> 
     messages = Messages(choices, tame=True)
     data = messages.mutated(messages.message(True))
     try:
-        _reference.parse_message(data, None, None)
+        _reference_wire.parse_message(data, None, None)
         status = 0
-    except _reference.WireError as error:
+    except _reference_wire.WireError as error:
         status = error.args[0]
     try:
         example_pb2.SequenceExample.FromString(data)
@@ -360,7 +360,7 @@ def test_protobuf_refuses_what_the_reference_refuses(choices: random.Random) -> 
         assert type(error).__name__ == "DecodeError"
         accepted = False
     # Not looked at by upb: field number 0 inside groups.
-    assert accepted == (status == 0) or (accepted and status == _reference.BAD_TAG)
+    assert accepted == (status == 0) or (accepted and status == _reference_wire.BAD_TAG)
 
 
 @given(choices=seeds)

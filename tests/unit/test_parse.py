@@ -486,7 +486,7 @@ def test_columns_of_a_plan() -> None:
     "sizes", [[1], [2], [3], [8], [9], [10], [1, 2], [1, 9, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
 )
 def test_varints_at_every_simd_level(sizes: list[int]) -> None:
-    from tfrecord import _decode, _reference
+    from tfrecord import _decode, _reference_wire
 
     choices = random.Random(sum(sizes))
     for count in [*range(30), 63, 64, 65, 71, 72, 73, 79, 80, 81, 200, 1000]:
@@ -497,7 +497,7 @@ def test_varints_at_every_simd_level(sizes: list[int]) -> None:
         run = b"".join(_varint(value) for value in values)
         expected = np.array(values, np.uint64).view(np.int64)
         assert (
-            _reference._values(
+            _reference_wire._values(
                 b"\x0a" + _varint(len(run)) + run, 3, [(0, len(run) + 1 + len(_varint(len(run))))], 4
             ).tolist()
             == expected.tolist()
