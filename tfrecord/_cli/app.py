@@ -113,4 +113,6 @@ def _os_text(error: BaseException) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"tfrecord: {text}", file=sys.stderr)
+    # As `common.safe`, which is not imported here, so that the overview comes at once.
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    print(f"tfrecord: {shown}", file=sys.stderr)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich import box
@@ -18,7 +19,8 @@ from rich.text import Text
 from indexer.paths import expand_paths
 from tfrecord._atomic import STREAM
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+# Control characters that JSON leaves as they are, and those that turn the direction of text.
+_UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, for machines.")
@@ -126,7 +128,13 @@ def add_row(made: Table, *cells: Any) -> None:
 
 def emit(value: Any) -> None:
     """One JSON document on standard output."""
-    click.echo(json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False))
+    click.echo(json_line(value))
+
+
+def json_line(value: Any) -> str:
+    """A value as one line of JSON: text as it is, but for what could drive a terminal, which is escaped."""
+    text = json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def jsonable(value: Any) -> Any:

@@ -20,8 +20,8 @@ from tfrecord._cli.common import (
     compression_option,
     console,
     expand,
+    json_line,
     json_option,
-    jsonable,
     paths_argument,
     safe,
     table,
@@ -144,9 +144,7 @@ def _show(items: Iterable[Item], columns: list[str] | None, record_type: str, as
 
 
 def _line(document: Any) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(jsonable(document), ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json_line(document) + "\n")
 
 
 def _words(kind: str) -> str:
