@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from indexer.framing import frame_record, scan  # noqa: E402
+from tfrecord.salvage import salvage  # noqa: E402
 
 _PAGE = 4096
 
@@ -76,8 +77,6 @@ def _damage(chance: random.Random, data: bytearray, origin: list[int]) -> None:
 
 def run(count: int) -> int:
     """Salvage so many files; how many went wrong."""
-    from tfrecord.salvage import salvage
-
     wrong = records = damages = 0
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder, "in"), Path(folder, "out")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -225,9 +227,6 @@ def test_npz_is_numpys(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
 
 
 def test_tar_is_webdatasets(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
-    import io
-    import tarfile
-
     output = tmp_path / "o.tar"
     assert run("convert", make_file(examples(3)), output)[0] == 0
     with tarfile.open(output) as tar:

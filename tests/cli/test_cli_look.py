@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from samples import MakeFile, Run, examples, odd_examples, odd_sequences, png, wave
 
+from tfrecord._cli import source
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.shards import shard_sets
 from tfrecord._cli.sniffing import sniff_bytes
@@ -173,8 +174,6 @@ def test_stats_do_not_depend_on_batches_and_threads(
     ]
     path = make_file(made)
     expected = run("stats", "--threads", 1, "--json", path).json()
-    from tfrecord._cli import source
-
     monkeypatch.setattr(source.batches, "__kwdefaults__", {**source.batches.__kwdefaults__, "records": 70})
     found = run("stats", "--threads", 4, "--json", path).json()
     for one, other in zip(expected["columns"], found["columns"], strict=True):

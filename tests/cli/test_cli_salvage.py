@@ -13,7 +13,7 @@ import pytest
 from damages import damaged_file
 from samples import MakeFile, Run
 
-from indexer.framing import frame_record, scan
+from indexer.framing import frame_header, frame_record, scan
 from tfrecord._resync import FrameFinder, header_at, length_from_checksum
 from tfrecord.encode import encode_example
 from tfrecord.salvage import salvage
@@ -115,8 +115,6 @@ def test_a_file_full_of_headers_takes_linear_time(salvaged: Check) -> None:
 
 
 def _header(length: int) -> bytes:
-    from indexer.framing import frame_header
-
     return frame_header(max(length, 0))
 
 

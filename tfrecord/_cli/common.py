@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +14,12 @@ from typing import Any
 import click
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from indexer.paths import expand_paths
+from indexer.streams import normalize_compression
 from tfrecord._atomic import STREAM
 
 # Control characters that JSON leaves as they are, and those that turn the direction of text.
@@ -55,8 +58,6 @@ def split_names(value: str | None) -> list[str] | None:
 
 def check_compression(value: str | None) -> str | None:
     """A compression's name that is known."""
-    from indexer.streams import normalize_compression
-
     try:
         normalize_compression(value)
     except ValueError as error:
@@ -83,8 +84,6 @@ def expand(paths: Iterable[str]) -> list[str]:
 
 def default_threads(threads: int | None) -> int:
     """As many threads as asked for, else one a core that this process may use, at most 16."""
-    import os
-
     if threads is not None:
         return threads
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -178,8 +177,6 @@ def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
         yield lambda steps: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
     # Lines for a terminal go above the bar; output that goes elsewhere must not be redirected to it.
     bars = Progress(

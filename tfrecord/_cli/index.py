@@ -10,7 +10,16 @@ import click
 from indexer.build import BuildResult, build_indexes, check_index, find_index
 from indexer.errors import TFRecordError
 from tfrecord._atomic import STREAM
-from tfrecord._cli.common import columns_option, count_text, emit, json_option, paths_argument, progress, safe
+from tfrecord._cli.common import (
+    columns_option,
+    count_text,
+    emit,
+    expand,
+    json_option,
+    paths_argument,
+    progress,
+    safe,
+)
 from tfrecord.schema import SchemaCollector
 
 
@@ -96,8 +105,6 @@ def _document(result: BuildResult) -> dict[str, Any]:
 
 
 def _check(paths: tuple[str, ...], as_json: bool) -> int:
-    from tfrecord._cli.common import expand
-
     outcomes = []
     for path in expand(paths):
         place = find_index(path)

@@ -14,6 +14,7 @@ from indexer.files import open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
+from indexer.streams import detect
 from tfrecord._atomic import STREAM
 from tfrecord._cli.columnstats import BatchStats, stats_of
 from tfrecord._cli.common import (
@@ -185,8 +186,6 @@ def _sample(result: FileInfo, batch: Batch) -> bool:
 
 
 def _compression_of(path: str) -> str:
-    from indexer.streams import detect
-
     with open(path, "rb") as file:
         return detect(file.read(512)) or ""
 

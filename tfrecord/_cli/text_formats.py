@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 import struct
@@ -16,7 +17,7 @@ import numpy as np
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
-from indexer.streams import open_stream
+from indexer.streams import detect, open_stream
 from tfrecord._atomic import Outputs
 from tfrecord._cli.describe import feature_json, kind_of
 from tfrecord._cli.layout import Layout, build_message, exact_record
@@ -142,8 +143,6 @@ class JsonSink:
         self._file: Any = outputs.open(path)
         self._packer: Any = None
         if path.endswith(".gz"):
-            import gzip
-
             self._packer = outputs.keep(gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0))
 
     def write(self, payloads: BytesColumn) -> None:
@@ -181,8 +180,6 @@ def read_json(path: Any) -> Iterator[Batch]:
 
 
 def _lines(path: Any) -> Iterator[bytes]:
-    from indexer.compression import detect
-
     with open(path, "rb") if isinstance(path, str) else path as file:
         if isinstance(path, str) and detect(file.peek(512)[:512]) == "gzip":
             stream, rest = open_stream(file, "gzip"), b""
