@@ -269,6 +269,10 @@ class TestBatches:
         assert batch["x_mask"].tolist()[:3] == [[False, False], [True, False], [True, True]]
         assert batch["id"].shape == (6, 2) and batch["name"] == [b"n%d" % i for i in range(6)]
         pickle.dumps(pad_collate(1))
+        uncalled = next(
+            iter(DataLoader([{"x": np.ones(i)} for i in range(3)], batch_size=3, collate_fn=pad_collate))
+        )
+        assert uncalled["x"].shape == (3, 2)
         with pytest.raises(ValueError, match="'x_mask'"):
             pad_collate()([{"x": np.zeros(1), "x_mask": 0}])
         with pytest.raises(KeyError, match="record 1 of the batch has no 'x'"):
@@ -542,6 +546,32 @@ class TestMapStyle:
                 data[index]
         with pytest.raises(ValueError, match="on_error"):
             TFRecordMapDataset(make([1]), on_error="skip")
+
+    def test_a_batch_of_records_is_as_one_by_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "kinds.tfrecord"
+        with TFRecordWriter(path) as writer:
+            for i in range(12):
+                names = [b"x%d\0" % j for j in range(i % 4)]
+                floats = [float(j) for j in range(i % 3)]
+                writer.write(
+                    {"a": (i, "int"), "b": (floats, "float"), "c": (names, "byte"), "d": ([i, 1], "int")}
+                )
+        features = {
+            "a": FixedLenFeature((), "int32"),
+            "b": "float",
+            "c": "byte",
+            "d": FixedLenFeature((2,), "int"),
+            "e": FixedLenFeature((), "byte", default_value=b"none"),
+        }
+        data = TFRecordMapDataset(path, None, features)
+        for single, together in zip([data[i] for i in range(12)], data.__getitems__(range(12)), strict=True):
+            assert list(single) == list(together)
+            for name, value in single.items():
+                assert type(value) is type(together[name]) and np.array_equal(value, together[name])
+                assert getattr(value, "dtype", None) == getattr(together[name], "dtype", None)
+        with pytest.raises(MissingFeatureError) as caught:
+            TFRecordMapDataset(path, None, {"a": "int", "z": "int"}).__getitems__([4, 5])
+        assert (caught.value.path, caught.value.record, caught.value.key) == (str(path), 4, "z")
 
     @pytest.mark.parametrize("features", [DENSE, {"id": "int", "name": "byte"}])
     def test_with_every_sampler(self, make: Any, features: Any) -> None:

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from indexer.errors import TFRecordError
 from tfrecord._arrays import as_position, as_positions, is_integer
-from tfrecord.columns import ColumnBatch
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._errors import for_loader
 from tfrecord.torch._options import make_finish, make_source, one_of
@@ -23,9 +23,9 @@ class TFRecordMapDataset(Dataset[Any]):
 
     Args: as in `TFRecordDataset`. `transform` is called with each record.
 
-    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel where all
-    features are dense (`FixedLenFeature`). Compressed files are spooled to temporary space first, in every
-    worker, unless an index tells their records' number; build an index.
+    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel where the
+    kinds of all features are given. Compressed files are decompressed to temporary space first, in every
+    worker.
     """
 
     def __init__(
@@ -84,13 +84,10 @@ class TFRecordMapDataset(Dataset[Any]):
         rows = source.fetch(positions)
         count = len(rows.payloads)
         plan = source.reader._decoder.plan.columns
-        if count > 1 and plan and all(column.shape is not None for column in plan):
+        if count > 1 and plan and all(column.kind is not None for column in plan):
             batch = source.decode_batch(rows)
-            if isinstance(batch, ColumnBatch):
-                records: list[Any] = dense_records(batch)
-                return [
-                    self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(records)
-                ]
+            if isinstance(batch, ColumnBatch) and (made := records_of(batch)) is not None:
+                return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(made)]
         out = []
         for row in range(count):
             path, record = rows.locate(row)
@@ -99,7 +96,24 @@ class TFRecordMapDataset(Dataset[Any]):
         return out
 
 
-def dense_records(batch: ColumnBatch) -> list[dict[str, Any]]:
-    """The rows of a batch of dense columns as dicts: views of the columns, so of one memory."""
-    columns = {name: list(column) for name, column in batch.items()}
+def records_of(batch: ColumnBatch) -> list[dict[str, Any]] | None:
+    """The rows of a batch as dicts, as they are decoded one by one; arrays are views of the columns.
+
+    None where a record lacks a feature: what is due then depends on the record.
+    """
+    columns: dict[str, Any] = {}
+    for name, column in batch.items():
+        if isinstance(column, Ragged):
+            if not batch.present[name].all():
+                return None
+            splits = column.row_splits.tolist()
+            values = column.values.to_numpy() if isinstance(column.values, BytesColumn) else column.values
+            rows: Any = [values[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
+            if isinstance(column.values, BytesColumn):  # one byte string is bytes, several are an array
+                rows = [row[0] if len(row) == 1 else row for row in rows]
+        elif isinstance(column, BytesColumn):
+            rows = column.to_numpy()
+        else:
+            rows = [column[i, ...] for i in range(len(column))]
+        columns[name] = list(rows)
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

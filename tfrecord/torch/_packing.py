@@ -7,6 +7,7 @@ sorted by dtype, and are views of its copy on the other side.
 
 from __future__ import annotations
 
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import torch
@@ -31,9 +32,6 @@ class TensorDict(dict[str, Any]):
     def copy(self) -> TensorDict:
         """A shallow copy."""
         return TensorDict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpack, _pack(self)) if get_worker_info() is not None else (TensorDict, (dict(self),))
 
 
 class _Group(NamedTuple):
@@ -110,8 +108,9 @@ class _Packer:
         whole = torch.frombuffer(memory, dtype=torch.uint8)
         for group in groups:
             if group.end > group.start:
-                out = whole[group.start : group.end].view(group.dtype)
-                torch.cat([self.tensors[i].reshape(-1) for i in group.members], out=out)
+                # As bytes: not every dtype can be joined.
+                flat = [self.tensors[i].reshape(-1).view(torch.uint8) for i in group.members]
+                torch.cat(flat, out=whole[group.start : group.end])
         for start, items in self.strings:
             for item in items:
                 memory[start : start + len(item)] = item
@@ -143,7 +142,8 @@ def _unpack(parts: Any, groups: list[_Group], shapes: list[tuple[int, ...]], dat
             held: Any = bytearray(memory[group.start : group.end])
         else:
             held = memory[group.start : group.end]
-        whole = torch.frombuffer(held, dtype=group.dtype) if len(held) else torch.empty(0, dtype=group.dtype)
+        whole = torch.frombuffer(held, dtype=torch.uint8) if len(held) else torch.empty(0, dtype=torch.uint8)
+        whole = whole.view(group.dtype)
         for i, tensor in zip(group.members, torch.split(whole, group.sizes), strict=True):
             tensors[i] = tensor if len(shapes[i]) == 1 else tensor.view(shapes[i])
     result = TensorDict({name: _put_together(part, tensors, memory) for name, part in parts.items()})
@@ -164,3 +164,11 @@ def _put_together(part: Any, tensors: list[Any], memory: memoryview) -> Any:
     if isinstance(part, tuple):
         return TensorRagged._trusted(*(_put_together(one, tensors, memory) for one in part))
     return part[0]
+
+
+def _reduce(batch: TensorDict) -> tuple[Any, ...]:
+    return (_unpack, _pack(batch)) if get_worker_info() is not None else (TensorDict, (dict(batch),))
+
+
+# For what goes from process to process only: an ordinary pickle holds the batch itself.
+ForkingPickler.register(TensorDict, _reduce)

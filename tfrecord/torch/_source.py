@@ -164,7 +164,10 @@ class Source:
         It does not depend on where the files lie or on how the records are spread over them.
         """
         if not self.positioned:
-            seen = [(os.path.basename(path), os.path.getsize(path)) for path in self.reader.paths]
+            seen = [
+                (os.path.basename(path), os.path.getsize(path) if os.path.exists(path) else None)
+                for path in self.reader.paths
+            ]
             return crc32(repr(seen).encode())
         count = len(self)
         if not count:

@@ -14,20 +14,26 @@ from tfrecord.columns import Ragged
 __all__ = ["pad_collate"]
 
 
-class pad_collate:  # noqa: N801 - used like a function
+def pad_collate(value: Any = 0, max_length: int | None = None) -> Any:
     """A `collate_fn` that pads: `DataLoader(dataset, batch_size=32, collate_fn=pad_collate(0, 128))`.
 
     Args:
         value: what fills up short rows.
         max_length: the width of all rows, longer ones are cut; None: the longest row of the batch.
 
-    Of dicts of numbers, a key `x` whose arrays have a length becomes a tensor (n, width, ...), and `x_mask`
-    a bool tensor (n, width) that is True where a value of the record stands. Steps of a sequence feature are
+    Of dicts of numbers, a key `x` whose arrays have a length becomes a tensor (n, width, ...), and `x_mask` a
+    bool tensor (n, width) that is True where a value of the record stands. Steps of a sequence feature are
     padded too (three dimensions). Scalars are stacked, byte strings and other objects stay lists. Pairs
-    (SequenceExamples) are collated half by half. Raises ValueError where a key `x_mask` is there already.
+    (SequenceExamples) are collated half by half. It may also be given as it is (`collate_fn=pad_collate`).
+    Raises ValueError where a key `x_mask` is there already.
     """
+    if isinstance(value, list):  # called by a loader, with a batch
+        return _PadCollate(0, None)(value)
+    return _PadCollate(value, max_length)
 
-    def __init__(self, value: Any = 0, max_length: int | None = None) -> None:
+
+class _PadCollate:
+    def __init__(self, value: Any, max_length: int | None) -> None:
         if max_length is not None and max_length < 0:
             raise ValueError(f"max_length is an integer >= 0 or None, got {max_length!r}")
         self.value, self.max_length = value, max_length
