@@ -230,6 +230,26 @@ class TestState:
             assert before + [ids([item]) for item in resumed] == whole
             assert [ids([item]) for item in resumed] == follows
 
+    @pytest.mark.parametrize("persistent", [False, True])
+    def test_a_finished_stateful_loader_starts_the_next_epoch(self, make: Any, persistent: bool) -> None:
+        """Its state of a finished epoch, in a new loader, and again of the epoch after that."""
+        paths = make([30])
+
+        def fresh() -> Any:
+            dataset = TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, batch_size=2)
+            return StatefulDataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=persistent)
+
+        single = TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, batch_size=2)
+        epochs = [[ids([item]) for item in single] for _ in range(4)]
+        data = fresh()
+        assert [ids([item]) for item in data] == epochs[0]
+        for epoch in (1, 2):
+            state = data.state_dict()
+            data = fresh()
+            data.load_state_dict(state)
+            assert [ids([item]) for item in data] == epochs[epoch]
+        assert [ids([item]) for item in data] == epochs[3]
+
     def test_plain_loader_by_what_the_loop_consumed(self, make: Any) -> None:
         """Another process's loader, another number of workers, from the count of batches."""
         paths = make([25])

@@ -65,7 +65,8 @@ class Finish(NamedTuple):
             path, record = locate(0)
             return f"{path}: record {record} (the first of a batch of {rows})"
 
-        return self._transformed(item, place)
+        item = self._transformed(item, place)
+        return TensorDict(item) if type(item) is dict else item
 
     def _transformed(self, item: Any, place: Callable[[], str]) -> Any:
         assert self.transform is not None

@@ -46,6 +46,7 @@ class Source:
         specs = features.values() if isinstance(features, Mapping) else ()
         self._missing = "empty" if any(isinstance(spec, VarLenFeature) for spec in specs) else "error"
         self._positioned: bool | None = None
+        self._fingerprint: int | None = None
 
     @property
     def positioned(self) -> bool:
@@ -163,6 +164,11 @@ class Source:
 
         It does not depend on where the files lie or on how the records are spread over them.
         """
+        if self._fingerprint is None:
+            self._fingerprint = self._compute_fingerprint()
+        return self._fingerprint
+
+    def _compute_fingerprint(self) -> int:
         if not self.positioned:
             seen = [
                 (os.path.basename(path), os.path.getsize(path) if os.path.exists(path) else None)
