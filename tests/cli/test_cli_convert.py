@@ -263,6 +263,9 @@ def test_columns_and_shards_and_streams(run: Run, make_file: MakeFile, tmp_path:
 def test_index_of_the_output(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
     assert run("convert", "--index", make_file(examples(4)), tmp_path / "o.tfrecord")[0] == 0
     assert (tmp_path / "o.tfrecord.tfindex").exists()
+    assert run("info", "--json", tmp_path / "o.tfrecord").json()["files"][0]["index"] == "extended"
+    outcome = run("convert", make_file(examples(5)), tmp_path / "o.tfrecord")
+    assert outcome.code == 0 and "earlier file" in outcome.err
     assert run("convert", "--index", make_file(examples(4)), tmp_path / "o.jsonl")[0] == 2
 
 

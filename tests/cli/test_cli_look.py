@@ -222,6 +222,10 @@ def test_index_command(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
     outcome = run("index", "--json", tmp_path)
     assert outcome.code == 0 and {file["status"] for file in outcome.json()["files"]} == {"fresh"}
     assert run("index", "--check", tmp_path / "sub").code == 0
+    # What is fresh but lacks a column is built again.
+    for status in ("built", "fresh"):
+        outcome = run("index", "--json", "--columns", "label", tmp_path)
+        assert {file["status"] for file in outcome.json()["files"]} == {status}
     data = bytearray((tmp_path / "sub" / "f1.tfrecord").read_bytes())
     data[40] ^= 1
     (tmp_path / "sub" / "f1.tfrecord").write_bytes(bytes(data))

@@ -75,8 +75,16 @@ def _terminate(number: int, frame: Any) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """The exit code of the command with these arguments."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
+    try:
+        return _run(args)
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _run(args: Sequence[str] | None) -> int:
     try:
         code = app.main(None if args is None else list(args), prog_name="tfrecord", standalone_mode=False)
         sys.stdout.flush()
@@ -90,9 +98,11 @@ def run(args: Sequence[str] | None = None) -> int:
         _say("interrupted; nothing half-written was left")
         return 130
     except BrokenPipeError:
-        # The reader of our output has what it wanted. Python would complain once more while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _unread()
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # as click 8.1 puts it
+            return _unread()
+        raise
     except ImportError as error:
         if error.name is None or not str(error.msg).startswith("this needs"):
             raise
@@ -104,6 +114,13 @@ def run(args: Sequence[str] | None = None) -> int:
     except (TFRecordError, OSError) as error:
         _say(_os_text(error))
         return 1
+
+
+def _unread() -> int:
+    """The reader of our output has what it wanted, which is fine. Python would complain once more while it
+    ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _os_text(error: BaseException) -> str:

@@ -187,7 +187,7 @@ def _tables(path: str, form: str, pa: Any) -> Iterator[Any]:
             with optional("pyarrow.parquet").ParquetFile(path) as file:
                 yield from file.iter_batches(batch_size=_ROWS_READ)
             return
-        with pa.memory_map(path) as source:
+        with pa.OSFile(path) as source:
             try:
                 reader: Any = pa.ipc.open_file(source)
                 stored = (reader.get_batch(i) for i in range(reader.num_record_batches))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from indexer.build import build_index
+from indexer.build import build_index, sidecar_path
 from indexer.framing import frame_record
 from tfrecord._atomic import STREAM, Outputs, is_special
 from tfrecord._cli.common import (
@@ -24,6 +24,7 @@ from tfrecord._cli.common import (
 from tfrecord._cli.formats import FORMATS, SURVEYED, Source, Target, balanced, check_text, format_of
 from tfrecord._cli.layout import build_message, exact_record
 from tfrecord._cli.source import Batch, batch_of_frames, record_type_of
+from tfrecord.schema import SchemaCollector
 
 output_compression_option = click.option(
     "--output-compression",
@@ -179,9 +180,12 @@ def write_out(
             sizes = balanced(_count(source), shards or 1)
         with _bar(label, total) as advance:
             written = target.write(source, sizes, advance)
-    if with_index:
-        for name in target.names:
-            build_index(name)
+    for name in target.names if form == "tfrecord" else ():
+        if with_index:
+            build_index(name, collector=SchemaCollector())
+        elif os.path.exists(sidecar_path(name)):
+            hint = f"rebuild it: tfrecord index {name}"
+            click.echo(f"tfrecord: {sidecar_path(name)} is the index of an earlier file; {hint}", err=True)
     if as_json:
         emit({"records": written, "outputs": target.names})
     elif output != STREAM:

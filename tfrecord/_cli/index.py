@@ -9,6 +9,7 @@ import click
 
 from indexer.build import BuildResult, build_indexes, check_index, find_index
 from indexer.errors import TFRecordError
+from indexer.index import RecordIndex
 from tfrecord._atomic import STREAM
 from tfrecord._cli.common import (
     columns_option,
@@ -21,6 +22,17 @@ from tfrecord._cli.common import (
     safe,
 )
 from tfrecord.schema import SchemaCollector
+
+
+class _Collector(SchemaCollector):
+    """Tells also whether an index that fits its data has what this build would put into it."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(names)
+        self._names = names
+
+    def satisfied_by(self, index: RecordIndex) -> bool:
+        return "record_type" in index.metadata and all(name in index.columns for name in self._names)
 
 
 @click.command()
@@ -72,7 +84,7 @@ def index(
             jobs=jobs,
             format=form,
             force=force,
-            collector_factory=(lambda: SchemaCollector(names)) if form == "extended" else None,
+            collector_factory=(lambda: _Collector(names)) if form == "extended" else None,
             progress=lambda result: advance(1),
         )
     if as_json:
