@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-# cython: autotestdict=False, binding=True
+# cython: autotestdict=False, binding=True, auto_pickle=False
 """Kernel: tf.Example wire bytes to columns, and to dicts of single records.
 
 The loops are in the C headers, without the GIL. A failure is a tuple (status, row, key, two numbers), which
@@ -174,7 +174,9 @@ cdef class Decoder:
     cdef tuple names, list_names
     cdef object optional, list_optional
 
-    def __cinit__(self, columns, lists=False, int simd=-1):
+    def __init__(self, columns, lists=False, int simd=-1):
+        if self.kept is not None:
+            raise TypeError("a Decoder is made once")
         self.level = _simd_level(simd)
         self.kept = []
         self.num_tables = 1 if lists is False else 2
