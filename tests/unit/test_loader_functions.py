@@ -1,3 +1,5 @@
+"""The functions of `tfrecord.loaders`."""
+
 from __future__ import annotations
 
 import gzip
