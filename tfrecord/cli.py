@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command with `args` (default: those of the process) and return its exit code.
 
-    0: fine. 1: something is wrong with the data. 2: wrong usage, or a package is missing.
+    0: fine. 1: something is wrong with the data. 2: wrong usage, or a package is missing. 130: interrupted.
     """
-    missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("click", "rich") if not _is_there(name)]
     if missing:
         print(
             f"tfrecord: the command needs {' and '.join(missing)}: pip install 'tfrecord[cli]'",
@@ -22,6 +22,16 @@ def main(args: Sequence[str] | None = None) -> int:
     from tfrecord._cli.app import run
 
     return run(args)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:  # it is there, but broken: that is for its own error to say
+            raise
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
@@ -14,7 +13,6 @@ import pytest
 from samples import MakeFile, Run, examples
 
 from tfrecord._cli.app import _COMMANDS, app
-from tfrecord.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,17 +81,6 @@ def test_unknown_compression_lists_names(run: Run, make_file: MakeFile) -> None:
     assert outcome.code == 2 and "GZIP" in outcome.err
     assert run("verify", "--compression", "gzip", make_file([b"a"])).code == 1
     assert run("verify", "--compression", "GZIP", make_file([b"a"], "g", "gzip")).code == 0
-
-
-@pytest.mark.parametrize("package", ["click", "rich"])
-def test_without_the_packages(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else find(name))
-    assert main(["info", "x"]) == 2
-    error = capsys.readouterr().err
-    assert package in error and "pip install 'tfrecord[cli]'" in error
 
 
 def test_without_pyarrow(
