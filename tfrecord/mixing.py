@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrecord._permutation import Int64Array, derive_key, hash_places
-from tfrecord.sampling import Order, shuffled_order
 
-__all__ = ["ENDLESS", "MixOrder", "MixedOrder", "check_weights"]
+__all__ = ["ENDLESS", "MixOrder", "check_weights"]
 
 # The length of an infinite mix: no run gets there, and sums of two such still fit int64.
 ENDLESS = 1 << 60
@@ -157,56 +156,3 @@ class MixOrder:
                     left[i] -= len(waiting[i])
                 more[i] = left[i] > 0
             yield ids[np.argsort(times, kind="stable")]
-
-
-class MixedOrder:
-    """A mix as one order over the sources' records laid end to end (source i begins at `sum(counts[:i])`).
-
-    Within a source the records come in its own order; an infinite mix goes through it again and again, each
-    time in another order where it is shuffled.
-    """
-
-    def __init__(
-        self,
-        counts: Sequence[int],
-        weights: Sequence[float],
-        *,
-        infinite: bool,
-        shuffle: bool | str = False,
-        queue_size: int | None = None,
-        seed: int = 0,
-        epoch: int = 0,
-    ) -> None:
-        self.mix = MixOrder(counts, weights, infinite=infinite, seed=seed, epoch=epoch)
-        self._counts = list(counts)
-        self._bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self._shuffle, self._queue_size = shuffle, queue_size
-        self._seed, self._epoch = seed, epoch
-        self._orders: dict[int, tuple[int, Order]] = {}
-
-    def __len__(self) -> int:
-        return len(self.mix)
-
-    def _order(self, source: int, turn: int) -> Order:
-        held = self._orders.get(source)
-        if held is None or held[0] != turn:
-            seed = derive_key("source", self._seed, source, turn)
-            order = shuffled_order(
-                self._counts[source], self._shuffle, self._queue_size, seed=seed, epoch=self._epoch
-            )
-            held = self._orders[source] = turn, order
-        return held[1]
-
-    def positions(self, places: npt.NDArray[Any]) -> Int64Array:
-        """The positions at these places, over all sources' records."""
-        sources, numbers = self.mix.draws(places)
-        out = np.empty(sources.shape, np.int64)
-        for source in np.unique(sources).tolist():
-            here = sources == source
-            turns, within = np.divmod(numbers[here], self._counts[source])
-            found = np.empty(len(within), np.int64)
-            for turn in np.unique(turns).tolist():
-                now = turns == turn
-                found[now] = self._order(source, turn).positions(within[now])
-            out[here] = found + self._bases[source]
-        return out

@@ -17,7 +17,7 @@ from conftest import SimulatedLoader, ids, write_files
 from torch.utils.data import DataLoader, DistributedSampler, Subset, WeightedRandomSampler, random_split
 
 import tfrecord.torch
-from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError
+from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError, TruncatedRecordError
 from tfrecord.columns import Ragged
 from tfrecord.features import FixedLenFeature, VarLenFeature
 from tfrecord.reader import TFRecordReader
@@ -341,6 +341,25 @@ class TestTransforms:
         capped = TFRecordDataset(paths, None, {"id": "int"}, on_error="skip", max_skips=0)
         with pytest.raises(ChecksumError):
             list(capped)
+
+    @pytest.mark.parametrize("batch_size", [None, 4])
+    def test_good_records_come_before_a_cut(self, make: Any, batch_size: int | None) -> None:
+        """Without an index, in stored order; also through workers. What needs all positions raises."""
+        paths = make([5, 6, 7])
+        data = Path(paths[1]).read_bytes()
+        Path(paths[1]).write_bytes(data[:-3])
+        options = {"description": {"id": "int"}, "batch_size": batch_size}
+        for workers in (0, 2):
+            seen: list[Any] = []
+            with pytest.raises(TruncatedRecordError) as caught:
+                for item in SimulatedLoader(TFRecordDataset(paths, **options), workers):
+                    seen.append(item)
+            assert (caught.value.path, caught.value.record) == (paths[1], 5)
+            assert sorted(ids(seen)) == list(range(10))[: len(ids(seen))] and len(ids(seen)) >= 9 - workers
+        assert ids(TFRecordDataset(paths, on_error="skip", **options)) == [*range(10), *range(11, 18)]
+        for broken in (TFRecordDataset(paths, shuffle=True, **options), TFRecordDataset(paths, **options)):
+            with pytest.raises(TruncatedRecordError):
+                len(broken)
 
 
 class TestStates:

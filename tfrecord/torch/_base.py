@@ -96,6 +96,10 @@ class EpochDataset(IterableDataset[Any]):
     def produce(self, epoch: int, turn: int = 0) -> Any:
         """A function from places and padding flags to an iterator of their items, for one epoch."""
 
+    def open_epoch(self, epoch: int) -> tuple[int, Any, TFRecordError | None]:
+        """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
+        return self.num_units(), self.produce(epoch), None
+
     @abstractmethod
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
         """Where places cannot be reached: one consumer's items after the first `skip`, and which is last."""
@@ -334,16 +338,10 @@ class _Pass:
         dataset._current = self
         if not dataset.positioned:
             return self._from_stream(consumer)
-        self.share = Share(
-            dataset.num_units(),
-            rank,
-            world_size,
-            consumer.worker,
-            consumer.num_workers,
-            dataset.split,
-            self.start.position,
-        )
-        return self._from_places(self.share)
+        total, produce, failure = dataset.open_epoch(dataset.state_epoch(self.start.epoch))
+        place = (rank, world_size, consumer.worker, consumer.num_workers)
+        self.share = Share(total, *place, dataset.split, self.start.position)
+        return self._from_places(self.share, produce, failure)
 
     def _bind(self) -> None:
         """Take the epoch that comes next, or go on with the restored one."""
@@ -360,16 +358,16 @@ class _Pass:
             self.start, self.taken, self._ahead = Start(self.start.epoch + 1), 0, True
             dataset._counter.begin_restored(key, self.start.epoch)
 
-    def _from_places(self, share: Share) -> Iterator[Any]:
-        assert self.start is not None
-        produce = self.dataset.produce(self.dataset.state_epoch(self.start.epoch))
+    def _from_places(self, share: Share, produce: Any, failure: TFRecordError | None) -> Iterator[Any]:
         while self.taken < len(share):
             places = share.places(self.taken, self.taken + self.dataset.window())
             for item in produce(*share.wrap(places)):
                 self.taken += 1
-                self.at_end = self.taken >= len(share)
+                self.at_end = self.taken >= len(share) and failure is None
                 if item is not DROPPED:
                     yield item
+        if failure is not None:
+            raise failure
 
     def _from_stream(self, consumer: Consumer) -> Iterator[Any]:
         assert self.start is not None

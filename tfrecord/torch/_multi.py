@@ -8,17 +8,14 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from tfrecord._permutation import Int64Array, derive_key
-from tfrecord.columns import BytesColumn
+from tfrecord._permutation import derive_key
 from tfrecord.mixing import ENDLESS, MixOrder, check_weights
 from tfrecord.torch._base import Consumer, EpochDataset
+from tfrecord.torch._mixed import MixedBatches, MixedRecords
 from tfrecord.torch._options import check_split, count_units, make_finish, one_of
-from tfrecord.torch._producer import BoolArray, Finish, finish_batch, payload_batches
+from tfrecord.torch._producer import Finish, payload_batches
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._single import TFRecordDataset
-from tfrecord.torch._source import Rows
 
 __all__ = ["MultiTFRecordDataset"]
 
@@ -213,8 +210,9 @@ class MultiTFRecordDataset(EpochDataset):
         """A function from places and padding flags to an iterator of their items, for one epoch."""
         counts = self._counts()
         mix = MixOrder(counts, self.weights, infinite=self.infinite, seed=self.seed, epoch=epoch)
-        make = _MixedRecords if self.batch_size is None else _MixedBatches
-        return make(self, mix, counts, epoch)
+        if self.batch_size is None:
+            return MixedRecords(self.datasets, mix, counts, epoch, self._finishes)
+        return MixedBatches(self.datasets, mix, counts, epoch, self.batch_size, self.finish)
 
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
         """One consumer's items after the first `skip`, and which is the last."""
@@ -300,102 +298,3 @@ def _as_dataset(given: Any, seed: int, options: dict[str, Any]) -> TFRecordDatas
     if isinstance(given, EpochDataset):
         raise TypeError("a mix is made of TFRecordDatasets, readers or paths, not of mixes")
     return TFRecordDataset(given, **{"seed": seed, **options})
-
-
-class _Mixed:
-    """One epoch of a mix."""
-
-    def __init__(self, dataset: MultiTFRecordDataset, mix: MixOrder, counts: list[int], epoch: int) -> None:
-        self.dataset, self.mix, self.counts, self.epoch = dataset, mix, counts, epoch
-        self._held: dict[int, tuple[int, Any]] = {}
-
-    def _of_turn(self, number: int, turn: int, make: Callable[[int, int], Any]) -> Any:
-        """What `make` gives for a source's turn; kept until the next turn."""
-        held = self._held.get(number)
-        if held is None or held[0] != turn:
-            held = self._held[number] = turn, make(number, turn)
-        return held[1]
-
-    def _turns(self, number: int, draws: Int64Array) -> Iterator[tuple[int, BoolArray, Int64Array]]:
-        """(turn, which draws, places in that turn) of a source's draws."""
-        turns, places = np.divmod(draws, self.counts[number])
-        for turn in np.unique(turns).tolist():
-            here = turns == turn
-            yield turn, here, places[here]
-
-
-class _MixedRecords(_Mixed):
-    """Items of the sources, each finished by its own dataset."""
-
-    def _make(self, number: int, turn: int) -> Any:
-        return self.dataset.datasets[number].produce(self.epoch, turn, self.dataset._finishes[number])
-
-    def _items(self, number: int, draws: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        for turn, here, places in self._turns(number, draws):
-            yield from self._of_turn(number, turn, self._make)(places, padding[here])
-
-    def __call__(self, places: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        sources, draws = self.mix.draws(places)
-        running = {}
-        for number in np.unique(sources).tolist():
-            here = sources == number
-            running[number] = self._items(number, draws[here], padding[here])
-        return (next(running[number]) for number in sources.tolist())
-
-
-class _MixedBatches(_Mixed):
-    """Batches of records of all sources."""
-
-    def _make(self, number: int, turn: int) -> Any:
-        return self.dataset.datasets[number].order(self.epoch, turn)
-
-    def _positions(self, number: int, draws: Int64Array) -> Int64Array:
-        out = np.empty(len(draws), np.int64)
-        for turn, here, places in self._turns(number, draws):
-            out[here] = self._of_turn(number, turn, self._make).positions(places)
-        return out
-
-    def __call__(self, units: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        size = self.dataset.batch_size
-        assert size is not None
-        starts = units * size
-        ends = np.minimum(starts + size, len(self.mix))
-        places = np.concatenate(
-            [np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        )
-        sources, draws = self.mix.draws(places)
-        positions = np.empty(len(places), np.int64)
-        ahead = {}
-        for number in np.unique(sources).tolist():
-            here = sources == number
-            positions[here] = self._positions(number, draws[here])
-            ahead[number] = self.dataset.datasets[number].source.readahead(positions[here])
-        for source in self.dataset.datasets:
-            source.source.prepare()
-        splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
-        for i, padded in enumerate(padding.tolist()):
-            own = slice(splits[i], splits[i + 1])
-            for number, told in ahead.items():
-                told.reach(int((sources[: splits[i + 1]] == number).sum()))
-            rows = self._rows(sources[own], positions[own])
-            yield finish_batch(self.dataset.datasets[0].source, rows, padded, self.dataset.finish)
-
-    def _rows(self, sources: Int64Array, positions: Int64Array) -> Rows:
-        """The payloads of a batch in its order."""
-        parts, rows = [], []
-        for number in np.unique(sources).tolist():
-            here = np.flatnonzero(sources == number)
-            found = self.dataset.datasets[number].source.fetch(positions[here])
-            parts.append(found)
-            # Where damaged records were left out, which ones is not known: the others move up.
-            rows.append(here[: len(found.payloads)])
-        order = np.argsort(np.concatenate(rows), kind="stable")
-        joined = BytesColumn.concat([part.payloads for part in parts])[order]
-        owner = np.repeat(np.arange(len(parts)), [len(part.payloads) for part in parts])[order]
-        within = np.concatenate([np.arange(len(part.payloads)) for part in parts])[order]
-
-        def locate(row: int) -> tuple[str, int]:
-            place: tuple[str, int] = parts[int(owner[row])].locate(int(within[row]))
-            return place
-
-        return Rows(joined, locate)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from indexer.errors import CorruptRecordError, TFRecordError
 from tfrecord._permutation import derive_key
 from tfrecord.reader import TFRecordReader
-from tfrecord.sampling import Share, shuffled_order
+from tfrecord.sampling import Share, StoredOrder, shuffled_order
 from tfrecord.torch._base import Consumer, EpochDataset
 from tfrecord.torch._options import (
     check_queue_bytes,
@@ -23,7 +24,7 @@ from tfrecord.torch._options import (
 )
 from tfrecord.torch._producer import Finish, payload_batches, produce_batches, produce_records
 from tfrecord.torch._queue import shuffle_payloads, with_last
-from tfrecord.torch._source import DROPPED
+from tfrecord.torch._source import DROPPED, Source
 
 __all__ = ["TFRecordDataset"]
 
@@ -148,10 +149,24 @@ class TFRecordDataset(EpochDataset):
 
     def produce(self, epoch: int, turn: int = 0, finish: Finish | None = None) -> Any:
         """A function from places and padding flags to an iterator of their items, for one epoch."""
-        order, finish = self.order(epoch, turn), finish or self.finish
+        return self._producer(self.source, self.order(epoch, turn), finish or self.finish)
+
+    def _producer(self, source: Source, order: Any, finish: Finish) -> Any:
         if self.batch_size is None:
-            return partial(produce_records, self.source, order, finish=finish)
-        return partial(produce_batches, self.source, order, self.batch_size, finish=finish)
+            return partial(produce_records, source, order, finish=finish)
+        return partial(produce_batches, source, order, self.batch_size, finish=finish)
+
+    def open_epoch(self, epoch: int) -> tuple[int, Any, TFRecordError | None]:
+        """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
+        try:
+            return super().open_epoch(epoch)
+        except CorruptRecordError as error:
+            if self.shuffle or self.shuffle_queue_size is not None or self.split != "exact":
+                raise
+            # In stored order the good records come first, then the damage that hides the others.
+            source, count = self.source.before_damage()
+            units = count_units(count, self.batch_size, self.drop_last)
+            return units, self._producer(source, StoredOrder(count), self.finish), error
 
     def payloads(self, epoch: int, consumer: Consumer, turn: int = 0) -> Iterator[tuple[str, int, Any]]:
         """One consumer's payloads, for a stream: (path, record, payload)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,8 +11,10 @@ from zlib import crc32
 import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from tfrecord._damage import DamagePolicy
 from tfrecord._decoding import is_damage, warn_of_feature_lists
 from tfrecord._permutation import Int64Array, Permutation
+from tfrecord._records import RecordStore
 from tfrecord.columns import BytesColumn
 from tfrecord.features import VarLenFeature
 from tfrecord.parse import decode_record
@@ -109,6 +112,29 @@ class Source:
             out[here] = store.index(number).lengths[positions[here] - store.starts[number]]
         return out
 
+    def before_damage(self) -> tuple[Source, int]:
+        """For files without an index, where a damaged frame hides what follows: the records before it.
+
+        A source of which only the first records, so many, may be read; other damage still raises.
+        """
+        found: list[TFRecordError] = []
+        policy = DamagePolicy(found.append)
+        old = self.reader._store
+        store = RecordStore(old.paths, old.given, old.options, policy)
+        count = 0
+        for number in range(len(old.paths)):
+            count += len(store.index(number))
+            if found:
+                break
+        len(store)
+        policy.on_error = _raise
+        reader = copy.copy(self.reader)
+        reader._store, reader._decoder = store, copy.copy(reader._decoder)
+        reader._decoder.policy = policy
+        twin = Source(reader, None)
+        twin._missing, twin._positioned = self._missing, True
+        return twin, count
+
     def stream(
         self, consumer: int, consumers: int, shuffle_files: tuple[int, int] | None
     ) -> Iterator[tuple[str, int, memoryview]]:
@@ -185,3 +211,7 @@ class Source:
             except TFRecordError:
                 found = crc32(b"damaged", found)
         return found
+
+
+def _raise(error: TFRecordError) -> None:
+    raise error
