@@ -232,8 +232,8 @@ def write_file(path: Path, shape: Shape, seed: int = 0) -> int:
 
 def corpus_file(folder: Path, shape: Shape, seed: int = 0) -> Path:
     """The file of ``shape`` in ``folder``, made if it is not there yet."""
-    width = "x".join(str(column.length) for column in shape.columns[:2]) or "0"
-    path = folder / f"{shape.name}-{len(shape.columns)}-{width}-{shape.records}-{seed}.tfrecord"
+    columns = crc32c.crc32c(repr(shape.columns).encode())  # so that a shape that changed is made anew
+    path = folder / f"{shape.name}-{shape.records}-{seed}-{columns:08x}.tfrecord"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, shape, seed)

@@ -209,7 +209,7 @@ def test_every_suite_names_its_contenders_and_targets(tmp_path: Path) -> None:
             assert len(set(keys)) == len(keys)
             for target in case.targets:
                 assert {target.subject, *target.against} <= set(keys)
-    assert len({panel for panel, _, _ in sweeps(plan)}) == 3
+    assert len({panel for panel, _, _ in sweeps(plan)}) == 3  # one for each panel of the plot
 
 
 @pytest.mark.parametrize("suite", list(SUITES))
