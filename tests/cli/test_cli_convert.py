@@ -316,6 +316,18 @@ def test_inputs_are_never_written(run: Run, make_file: MakeFile, tmp_path: Path)
     assert source.read_bytes() == before
 
 
+def test_outputs_that_are_no_plain_files(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    source, real, link = make_file(examples(3)), tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"earlier")
+    link.symlink_to(real)
+    assert run("merge", source, link).code == 0
+    assert link.is_symlink() and real.read_bytes() == source.read_bytes()
+    assert run("merge", source, os.devnull).code == 0
+    assert run("convert", source, tmp_path).code == 2
+    assert run("convert", source, tmp_path / "no" / "out").code == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "link", "real"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_leaves_nothing(make_file: MakeFile, tmp_path: Path, number: int) -> None:
     # A pipe that never ends keeps the command at work until the signal comes.

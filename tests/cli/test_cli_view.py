@@ -186,6 +186,14 @@ def test_sequences_and_raw_records(make_file: MakeFile) -> None:
         assert ViewData(reader).page(0, 10, "")["records"] == []
 
 
+def test_records_of_very_many_features(make_file: MakeFile) -> None:
+    wide = encode_example({f"f{i:05d}": (i, "int") for i in range(3000)})
+    with TFRecordReader(str(make_file([wide], "w")), record_type="bytes") as reader:
+        record = ViewData(reader).page(0, 1, "")["records"][0]
+        assert (len(record["features"]), record["hidden"]) == (200, 2800)
+        assert len(ViewData(reader).record(0, full=True)["features"]) == 3000
+
+
 # In a browser.
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

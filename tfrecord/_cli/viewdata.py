@@ -28,6 +28,7 @@ _SAMPLE = 2000
 _BINS = 40
 _POINTS = 60
 _MOST_ROWS = 200
+_MOST_FEATURES = 200
 
 
 class NotFound(Exception):
@@ -90,8 +91,9 @@ class ViewData:
             size = len(self.reader.raw(position))
         except TFRecordError as error:
             return {**head, "error": str(error).replace(path, os.path.basename(path))}
-        shown = [self._feature(position, where, name, value, full) for where, name, value in features]
-        return {**head, "type": kind, "size": size, "features": shown}
+        most = len(features) if full else _MOST_FEATURES
+        shown = [self._feature(position, where, name, value, full) for where, name, value in features[:most]]
+        return {**head, "type": kind, "size": size, "features": shown, "hidden": len(features) - len(shown)}
 
     def _check(self, position: int) -> None:
         if not 0 <= position < self.count:
