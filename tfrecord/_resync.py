@@ -238,27 +238,47 @@ class FrameFinder:
                     ends.append(end)
         return min(ends, default=None)
 
-    def _wrapped_until(self, damaged: int, offset: int) -> int | None:
-        """Where a bytes field ends that seems to hold what is at `offset`; None where none seems to.
+    def _varints_before(self, end: int, floor: int) -> Iterator[tuple[int, int]]:
+        """(value, start) of what may be a varint that ends before `end`; it and a tag before it are above
+        `floor`."""
+        for start in range(end - 1, max(floor, end - 6), -1):
+            piece = bytes(self.data[start:end])
+            if piece[-1] < 0x80 and all(byte >= 0x80 for byte in piece[:-1]):
+                yield sum((byte & 0x7F) << (7 * i) for i, byte in enumerate(piece)), start
 
-        A payload may itself hold frames (a TFRecord file kept as a value). In an Example such a value follows
-        the tag 0x0a and its length, which a record's checksum in that place would match about once in ten
-        thousand.
+    def _value_at(self, offset: int, floor: int) -> int | None:
+        """The size of the bytes value that starts at `offset`, if a Feature's head is before it.
+
+        That is a map entry's or a list's tag, the Feature's size, a BytesList's tag and size, the first
+        value's tag and size. That the sizes fit into each other is what tells it from chance.
+        """
+        for size, at in self._varints_before(offset, floor):
+            if self.data[at - 1] != 0x0A:
+                continue
+            value_tag = at - 1
+            for list_size, at in self._varints_before(value_tag, floor):
+                if self.data[at - 1] != 0x0A or list_size < size + offset - value_tag:
+                    continue
+                list_tag = at - 1
+                for feature_size, at in self._varints_before(list_tag, floor):
+                    if feature_size == list_size + value_tag - list_tag and self.data[at - 1] in (0x12, 0x0A):
+                        return size
+        return None
+
+    def _wrapped_until(self, damaged: int, offset: int) -> int | None:
+        """Where the value ends that holds the frames at `offset`; None where there is no sign that one does.
+
+        A payload may itself hold frames (a TFRecord file kept as a value): as the whole payload, or as the
+        first value of a feature of an Example.
         """
         length = header_at(self.data, damaged)
-        declared = self.size if length is None else min(self.size, damaged + HEADER_SIZE + length)
-        # (A payload of 8 bytes and its checksum look like a header, too, but mostly of an absurd length.)
+        # A payload of 8 bytes and its checksum look like a header, too, but mostly of an absurd length.
         if length is not None and length < _LONGEST and offset == damaged + HEADER_SIZE:
-            return declared
-        for width in range(1, 6):
-            prefix = bytes(self.data[max(damaged, offset - width - 1) : offset])
-            if len(prefix) != width + 1 or prefix[0] != 0x0A or prefix[-1] & 0x80:
-                continue
-            if all(byte & 0x80 for byte in prefix[1:-1]):
-                held = sum((byte & 0x7F) << (7 * i) for i, byte in enumerate(prefix[1:]))
-                if length is None or offset + held <= damaged + HEADER_SIZE + length:
-                    return min(offset + held, self.size)
-        return None
+            return min(self.size, offset + length)
+        held = self._value_at(offset, damaged)
+        if held is None or (length is not None and offset + held > damaged + HEADER_SIZE + length):
+            return None
+        return min(self.size, offset + held)
 
     def resume(self, damaged: int) -> int:
         """Where reading goes on after the damaged frame at `damaged`: a header or a whole frame; else the
