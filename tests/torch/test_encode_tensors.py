@@ -96,3 +96,16 @@ def test_writing_imports_no_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_list_of_tensors_is_a_column() -> None:
+    grad = torch.tensor([1.0, 2.0], requires_grad=True)
+    brain = torch.tensor([3.0, 4.0], dtype=torch.bfloat16)
+    file = io.BytesIO()
+    with TFRecordWriter(file) as writer:
+        writer.write_batch({"x": [grad, brain]})
+    for values in ([1.0, 2.0], [3.0, 4.0]):
+        assert encode_example({"x": (values, "float")}) in file.getvalue()
+    with pytest.raises(TypeError, match="'x': got torch Tensor that gives no array"):
+        writer = TFRecordWriter(io.BytesIO())
+        writer.write_batch({"x": [torch.eye(2).to_sparse()]})

@@ -13,30 +13,14 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from indexer.errors import TFRecordError
 from tfrecord.sampling import SPLITS, Share
-from tfrecord.torch._distributed import RankResolver, worker_place
+from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
 from tfrecord.torch._epochs import EpochCounter, PassKey, Start
 from tfrecord.torch._errors import for_loader
 from tfrecord.torch._producer import WINDOW
 from tfrecord.torch._source import DROPPED
-from tfrecord.torch._state import check_state, full_state, start_of, worker_fields
+from tfrecord.torch._state import Restored, check_state, full_state, start_of, worker_fields
 
-__all__ = ["Consumer", "EpochDataset"]
-
-
-class Consumer:
-    """One reader of an epoch: a worker of a rank."""
-
-    def __init__(self, rank: int, world_size: int, worker: int, num_workers: int) -> None:
-        self.rank, self.world_size = rank, world_size
-        self.worker, self.num_workers = worker, num_workers
-
-    @property
-    def number(self) -> int:
-        return self.worker * self.world_size + self.rank
-
-    @property
-    def count(self) -> int:
-        return self.num_workers * self.world_size
+__all__ = ["EpochDataset"]
 
 
 class EpochDataset(IterableDataset[Any]):
@@ -75,7 +59,7 @@ class EpochDataset(IterableDataset[Any]):
         """What belongs to one process and one time."""
         self._current: _Pass | None = None
         self._passes = 0
-        self._restored: tuple[Start, int, bool] | None = None
+        self._restored: Restored | None = None
 
     def _check_seed(self, world_size: int) -> None:
         if self._drew_seed and world_size > 1:
@@ -210,14 +194,14 @@ class EpochDataset(IterableDataset[Any]):
         current = self._current
         more = {"worker": info.id, "num_workers": info.num_workers}
         if current is not None and current.start is not None:
-            more |= {"taken": current.taken, "done": current.at_end}
-            return full_state(current.start, options, rank, world_size, **more)
-        if self._restored is not None:
-            start, taken, done = self._restored
+            at = Restored(current.start, current.taken, current.at_end, current.shift)
+        elif self._restored is not None:
+            at = self._restored
         else:
             number = current.number if current is not None else self._passes
-            start, taken, done = self._counter.peek(PassKey.of_worker(info, number)), 0, False
-        return full_state(start, options, rank, world_size, **more, taken=taken, done=done)
+            at = Restored(self._counter.peek(PassKey.of_worker(info, number)))
+        more |= {"taken": at.taken, "done": at.done, "shift": at.shift}
+        return full_state(at.start, options, rank, world_size, **more)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where a state says, with the next pass; it may come from another process or rank count.
@@ -232,7 +216,7 @@ class EpochDataset(IterableDataset[Any]):
         info = get_worker_info()
         self._current = None
         if fields is not None:
-            worker, num_workers, taken = fields
+            worker, num_workers = fields
             if info is None or (info.id, info.num_workers) != (worker, num_workers):
                 raise ValueError(
                     f"this is the state of worker {worker} of {num_workers}, for a StatefulDataLoader with "
@@ -240,13 +224,13 @@ class EpochDataset(IterableDataset[Any]):
                     "dataset.state_at(epoch, position)"
                 )
             start = Start(int(state["epoch"]), int(state["position"]), int(state.get("layout", 0)))
-            done = bool(state.get("done"))
-            self._restored = start, taken, done
+            done = bool(state["done"])
+            self._restored = Restored(start, int(state["taken"]), done, int(state["shift"]))
             self._counter.restore(PassKey.of_worker(info, self._passes), start, done=done)
             return
         start = start_of(state, rank, world_size)
         if info is not None:
-            self._restored = start, 0, False
+            self._restored = Restored(start)
             self._counter.restore(PassKey.of_worker(info, self._passes), start, done=False)
         else:
             self._counter.set(start, loaded=True)
@@ -304,6 +288,7 @@ class _Pass:
         self.start: Start | None = None
         self.share: Share | None = None
         self.taken = 0
+        self.shift = 0
         self.at_end = False  # nothing is left
         self._ahead = False  # of an epoch that may be taken back
         self._items: Iterator[Any] | None = None
@@ -332,31 +317,39 @@ class _Pass:
         dataset = self.dataset
         rank, world_size = dataset._ranks()
         dataset._check_seed(world_size)
-        consumer = Consumer(rank, world_size, *worker_place())
-        self._bind()
+        worker, num_workers = worker_place()
+        over = self._bind()
         assert self.start is not None
         dataset._current = self
         if not dataset.positioned:
-            return self._from_stream(consumer)
+            return self._from_stream(Consumer(rank, world_size, worker, num_workers))
         total, produce, failure = dataset.open_epoch(dataset.state_epoch(self.start.epoch))
-        place = (rank, world_size, consumer.worker, consumer.num_workers)
+        if over is not None:
+            # The loader goes on asking behind the worker that gave the last item: there the shares begin.
+            before = Share(
+                total, rank, world_size, split=dataset.split, start=over.start.position
+            ).rank_length
+            self.shift = (before + over.shift) % num_workers
+        place = (rank, world_size, (worker - self.shift) % num_workers, num_workers)
         self.share = Share(total, *place, dataset.split, self.start.position)
         return self._from_places(self.share, produce, failure)
 
-    def _bind(self) -> None:
-        """Take the epoch that comes next, or go on with the restored one."""
+    def _bind(self) -> Restored | None:
+        """Take the epoch that comes next, or go on with the restored one; gives back one that was over."""
         dataset = self.dataset
         info = get_worker_info()
         key = None if info is None else PassKey.of_worker(info, self.number)
         restored, dataset._restored = dataset._restored, None
         if restored is None or key is None:
             self.start = dataset._counter.begin(key)
-            return
-        self.start, self.taken, done = restored
-        if done and dataset._counter.all_done(key):
+            return None
+        if restored.done and dataset._counter.all_done(key):
             # Every worker's share was done: that epoch is over, and this is the next one's pass.
-            self.start, self.taken, self._ahead = Start(self.start.epoch + 1), 0, True
+            self.start, self._ahead = Start(restored.start.epoch + 1), True
             dataset._counter.begin_restored(key, self.start.epoch)
+            return restored
+        self.start, self.taken, self.shift = restored.start, restored.taken, restored.shift
+        return None
 
     def _from_places(self, share: Share, produce: Any, failure: TFRecordError | None) -> Iterator[Any]:
         while self.taken < len(share):

@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed
 import torch.utils.data
 
-__all__ = ["RankResolver", "worker_place"]
+__all__ = ["Consumer", "RankResolver", "worker_place"]
 
 # What launchers set in every process that they start: torchrun and its like, then Open MPI.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
@@ -78,3 +78,19 @@ def worker_place() -> tuple[int, int]:
     """(number, count) of the DataLoader worker that this is; (0, 1) outside of one."""
     info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
+
+
+class Consumer:
+    """One reader of an epoch: a worker of a rank."""
+
+    def __init__(self, rank: int, world_size: int, worker: int, num_workers: int) -> None:
+        self.rank, self.world_size = rank, world_size
+        self.worker, self.num_workers = worker, num_workers
+
+    @property
+    def number(self) -> int:
+        return self.worker * self.world_size + self.rank
+
+    @property
+    def count(self) -> int:
+        return self.num_workers * self.world_size

@@ -10,7 +10,8 @@ from typing import Any
 
 from tfrecord._permutation import derive_key
 from tfrecord.mixing import ENDLESS, MixOrder, check_weights
-from tfrecord.torch._base import Consumer, EpochDataset
+from tfrecord.torch._base import EpochDataset
+from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._mixed import MixedBatches, MixedRecords
 from tfrecord.torch._options import check_split, count_units, make_finish, one_of
 from tfrecord.torch._producer import Finish, payload_batches

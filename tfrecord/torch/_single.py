@@ -12,7 +12,8 @@ from indexer.errors import CorruptRecordError, TFRecordError
 from tfrecord._permutation import derive_key
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling import Share, StoredOrder, shuffled_order
-from tfrecord.torch._base import Consumer, EpochDataset
+from tfrecord.torch._base import EpochDataset
+from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._options import (
     check_queue_bytes,
     check_shuffle,

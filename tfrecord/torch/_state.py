@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfrecord.torch._epochs import Start
 
-__all__ = ["check_state", "full_state", "start_of", "worker_fields"]
+__all__ = ["Restored", "check_state", "full_state", "start_of", "worker_fields"]
 
 VERSION = 1
 _PLACE = ("epoch", "position")
+
+
+class Restored(NamedTuple):
+    """How far a worker was when its state was made; its share is that of worker `worker - shift`."""
+
+    start: Start
+    taken: int = 0
+    done: bool = False
+    shift: int = 0
 
 
 def full_state(
@@ -28,11 +37,11 @@ def full_state(
     }
 
 
-def worker_fields(state: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """(worker, number of workers, items given out) of a worker's state; None for another."""
+def worker_fields(state: Mapping[str, Any]) -> tuple[int, int] | None:
+    """(worker, number of workers) of the state that a loader's worker made; None for another."""
     if state.get("num_workers") is None:
         return None
-    return int(state["worker"]), int(state["num_workers"]), int(state["taken"])
+    return int(state["worker"]), int(state["num_workers"])
 
 
 def check_state(state: Any, options: Mapping[str, Any]) -> None:
