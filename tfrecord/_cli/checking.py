@@ -38,7 +38,8 @@ _ALL = compile_features(None)
 
 @dataclass
 class FileCheck:
-    """What was found in one file. `damages` holds at most 10,000, `num_damages` counts all."""
+    """What was found in one file. `records` counts the good ones; `damages` holds at most 10,000,
+    `num_damages` counts all."""
 
     path: str
     records: int = 0
@@ -226,6 +227,7 @@ class Checker:
         errors.clear()
 
     def _trouble(self, result: FileCheck, record: int, offset: int, text: str) -> None:
+        result.records -= 1
         self._damaged(CorruptRecordError(result.path, record, offset, "bad_message", text), result)
 
     def _damaged(self, error: Any, result: FileCheck) -> None:
@@ -255,15 +257,20 @@ class _Readable:
 
 def _bad_messages(payloads: BytesColumn) -> Iterator[tuple[int, str]]:
     """(row, what is wrong) of each payload that is no valid message; a message without features is valid."""
-    (buffer,), start = payloads.buffers, 0
-    while start < len(payloads):
-        status, good, *_ = kernel.survey(buffer, payloads.offsets[start:], payloads.lengths[start:])
-        if not status:
-            return
-        start += good + 1
+    (buffer,) = payloads.buffers
+    parts = [(0, len(payloads))]
+    while parts:
+        start, stop = parts.pop()
+        # All of them at once; where one is not good, halves.
+        if not kernel.survey(buffer, payloads.offsets[start:stop], payloads.lengths[start:stop])[0]:
+            continue
+        if stop - start > 1:
+            middle = (start + stop) // 2
+            parts += [(middle, stop), (start, middle)]
+            continue
         try:
-            decode_record(payloads.view(start - 1), _ALL, _ALL)
+            decode_record(payloads.view(start), _ALL, _ALL)
         except FeatureKindError:  # steps of several kinds are valid
             continue
         except DecodeError as error:
-            yield start - 1, error.reason
+            yield start, error.reason

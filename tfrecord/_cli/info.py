@@ -35,7 +35,7 @@ from tfrecord._cli.describe import value_text
 from tfrecord._cli.layout import exact_record
 from tfrecord._cli.shards import ShardSet, shard_sets
 from tfrecord._cli.source import Batch, batches, record_type_of
-from tfrecord.schema import merge_schemas
+from tfrecord.schema import check_metadata, merge_schemas
 
 _SAMPLE = 1000
 _SAMPLE_BYTES = 4 << 20
@@ -133,7 +133,7 @@ def _index_of(result: FileInfo, compression: str | None) -> RecordIndex | None:
     result.index_path = find_index(result.path)
     if result.index_path is not None:
         try:
-            index = load_index(result.index_path, result.path)
+            index = check_metadata(load_index(result.index_path, result.path))
             result.index = "text" if _is_text(result.index_path) else "extended"
             result.index_columns = list(index.columns)
             return index
