@@ -24,6 +24,7 @@ __all__ = [
     "UnsupportedCompressionError",
 ]
 
+_Placed = TypeVar("_Placed", bound="_PlacedError")
 _Located = TypeVar("_Located", bound="_LocatedError")
 
 _TEXTS = {
@@ -71,6 +72,10 @@ class _PlacedError(TFRecordError):
         self.detail = detail
         self.hint = hint
         super().__init__(self._text())
+
+    def at(self: _Placed, record: int | None, offset: int | None) -> _Placed:
+        """A copy of this error at another place of its file: the record that it kept from being read."""
+        return type(self)(self.path, record, offset, self.reason, self.detail, self.hint)
 
     def _text(self) -> str:
         place = "" if self.path is None else f"{self.path}: "

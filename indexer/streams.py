@@ -160,10 +160,6 @@ class _Walk:
             reason, path=self.source.path, record=self.record, offset=offset, buffer_head=head
         )
 
-    def placed(self, error: CompressionError | TruncatedRecordError, offset: int) -> TFRecordError:
-        """The failure of a source, at the record that it kept from being delivered."""
-        return type(error)(error.path, self.record, offset, error.reason, error.detail, error.hint)
-
     def mapped(self, start: tuple[int, int]) -> Iterator[Chunk]:
         data: DataFile = self.source
         at, self.record = start
@@ -171,7 +167,7 @@ class _Walk:
             try:
                 buffer = data.buffer()
             except TruncatedRecordError as error:  # it shrank
-                self.damaged(self.placed(error, at))
+                self.damaged(error.at(self.record, at))
                 return
             found = self.scan(buffer, at, self.chunk_size)
             if len(found.offsets):
@@ -224,7 +220,7 @@ class _Walk:
             rest = buffer[at:]
             base += at
         if failure is not None:
-            self.damaged(self.placed(failure, base))
+            self.damaged(failure.at(self.record, base))
 
     def _fill(
         self, stream: Any, rest: Any

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from indexer.framing import HEADER_SIZE, slices
+from tfrecord._arrays import Int64Array
 from tfrecord._streaming import GROUP, Run
 from tfrecord.columns import BytesColumn
 
 __all__ = ["Rows", "merge_rows"]
-
-Int64Array = npt.NDArray[np.int64]
 
 _HEADER = np.uint64(HEADER_SIZE)
 
@@ -79,12 +76,8 @@ class Rows:
         return 0
 
     def part(self, start: int, stop: int) -> Rows:
-        column = self.payloads
-        ids = None if column.buffer_ids is None else column.buffer_ids[start:stop]
-        payloads = BytesColumn._trusted(
-            column.buffers, column.offsets[start:stop], column.lengths[start:stop], ids
-        )
-        return Rows(payloads, self.paths, self.numbers[start:stop], self.records[start:stop], self.runs)
+        rows = slice(start, stop)
+        return Rows(self.payloads[rows], self.paths, self.numbers[rows], self.records[rows], self.runs)
 
 
 def merge_rows(source: Iterable[Rows], size: int) -> Iterator[Rows]:
@@ -119,29 +112,8 @@ def merge_rows(source: Iterable[Rows], size: int) -> Iterator[Rows]:
 def _joined(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
-    buffers: list[Any] = []
-    known: dict[int, int] = {}  # by identity: parts of one map share its buffer
-    ids = []
-    for part in parts:
-        column = part.payloads
-        places = []
-        for buffer in column.buffers:
-            place = known.setdefault(id(buffer), len(buffers))
-            if place == len(buffers):
-                buffers.append(buffer)
-            places.append(place)
-        if column.buffer_ids is None:
-            ids.append(np.full(len(part), places[0], np.int32))
-        else:
-            ids.append(np.array(places, np.int32)[column.buffer_ids])
-    payloads = BytesColumn._trusted(
-        tuple(buffers),
-        np.concatenate([part.payloads.offsets for part in parts]),
-        np.concatenate([part.payloads.lengths for part in parts]),
-        np.concatenate(ids) if len(buffers) > 1 else None,
-    )
     return Rows(
-        payloads,
+        BytesColumn.concat([part.payloads for part in parts]),
         parts[0].paths,
         np.concatenate([part.numbers for part in parts]),
         np.concatenate([part.records for part in parts]),

@@ -8,24 +8,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from indexer.errors import (
-    CompressionError,
-    CorruptRecordError,
-    IndexFileError,
-    StaleIndexError,
-    TFRecordError,
-)
+from indexer.compression import HEAD_SIZE
+from indexer.errors import CorruptRecordError, IndexFileError, StaleIndexError, TFRecordError
 from indexer.files import DataFile, is_url
 from indexer.framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,
+    UInt64Array,
     check_frame,
     check_frames,
     corrupt_error,
 )
 from indexer.index import RecordIndex
+from tfrecord._arrays import Int64Array
 from tfrecord._damage import DamagePolicy, ForkSafeLock
 from tfrecord._files import OpenFiles
 from tfrecord._indexes import hop, load_indexes, stored_compression
@@ -34,9 +30,6 @@ from tfrecord._streaming import ReadOptions, Run, stream_records
 from tfrecord.columns import BytesColumn
 
 __all__ = ["Fetched", "RecordStore"]
-
-Int64Array = npt.NDArray[np.int64]
-UInt64Array = npt.NDArray[np.uint64]
 
 _OVERHEAD = np.uint64(FRAME_OVERHEAD)
 _HEADER = np.uint64(HEADER_SIZE)
@@ -232,8 +225,7 @@ class RecordStore:
 
     def _fetch_files(self, positions: Int64Array) -> tuple[BytesColumn, list[int]]:
         """As `_fetch_file`, of positions in several files: one step a file."""
-        starts = self.starts
-        numbers = np.searchsorted(starts, positions, side="right") - 1
+        numbers, records = self.places(positions)
         order = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
         offsets, lengths = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
@@ -241,8 +233,7 @@ class RecordStore:
         buffers: list[memoryview] = []
         bad: list[int] = []
         for rows in np.split(order, cuts) if len(order) else ():
-            number = int(numbers[rows[0]])
-            found = self._fetch_file(number, positions[rows] - starts[number])
+            found = self._fetch_file(int(numbers[rows[0]]), records[rows])
             offsets[rows], lengths[rows], ids[rows] = found[1], found[2], len(buffers)
             buffers.append(found[0])
             bad.extend(rows[found[3]].tolist())
@@ -338,9 +329,8 @@ class RecordStore:
 
     def _error(self, source: DataFile, record: int, offset: int, reason: str) -> TFRecordError:
         if isinstance(source, SpooledFile) and source.error is not None and offset >= source.size:
-            error = source.error
-            return CompressionError(error.path, record, offset, error.reason, error.detail, error.hint)
-        head = bytes(source.view(0, min(source.size, 512))) if offset == 0 else b""
+            return source.error.at(record, offset)
+        head = source.head(HEAD_SIZE) if offset == 0 else b""
         return corrupt_error(reason, path=source.path, record=record, offset=offset, buffer_head=head)
 
     def close(self) -> None:
@@ -361,9 +351,7 @@ def _reopen(
 
 def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecordError:
     """The error with a place, where it has none (a file that shrank does not know its records)."""
-    if error.record is not None:
-        return error
-    return type(error)(error.path, record, offset, error.reason, error.detail, error.hint)
+    return error if error.record is not None else error.at(record, offset)
 
 
 def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import operator
-import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from indexer.paths import expand_paths
+from indexer.paths import Paths, expand_paths
 from indexer.streams import normalize_compression
-from tfrecord._arrays import as_position, as_positions, is_integer
+from tfrecord._arrays import Int64Array, as_position, as_positions, is_integer
 from tfrecord._damage import DamagePolicy, OnError
 from tfrecord._decoding import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._indexes import build_index, load_indexes
@@ -46,9 +44,6 @@ __all__ = [
     "tfrecord_iterator",
     "tfrecord_loader",
 ]
-
-Int64Array = npt.NDArray[np.int64]
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _WINDOW = 512  # records of a view that are fetched at once when it is iterated
 
@@ -223,12 +218,11 @@ class TFRecordReader:
 
         return self._decoder.batch(payloads, locate, names)
 
-    def _prepare(self) -> str:
+    def _prepare(self) -> None:
         """Settle what the records are, and how batches of them look."""
-        kind = self.record_type
+        self._decoder.record_type = self.record_type
         if self._decoder.dense is None:
             self._decoder.dense = dense_plans(self._decoder, self._store)
-        return kind
 
     def __getitem__(self, key: Any) -> Any:
         """One record for an integer (damage raises, whatever ``on_error`` says); for a slice, a list or array
