@@ -1,4 +1,4 @@
-"""Which engine runs, in fresh interpreters: with kernels that are there or missing, and by what is asked for."""
+"""Which engine runs, in fresh interpreters: by the kernels that are there and by what is asked for."""
 
 from __future__ import annotations
 
