@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ _FIRST_BYTES, _PIECE_BYTES = 4 << 20, 32 << 20
 _PIECE = 8192
 _SAMPLE = 32
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_mincore = getattr(_libc, "mincore", None)
+_mincore = getattr(ctypes.CDLL(None), "mincore", None) if os.name == "posix" else None
 
 
 def _resident(buffer: memoryview, offsets: Int64Array) -> bool:

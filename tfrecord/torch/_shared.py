@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import mmap
 import os
-import sys
 import tempfile
 import threading
 import weakref
@@ -48,7 +47,7 @@ class _Region:
         self.free: list[int] = []
         if path is not None:
             self.path, self.descriptor = path, os.open(path, os.O_RDWR)
-        elif sys.platform == "linux":
+        elif hasattr(os, "memfd_create"):
             # Without a name, so nothing is left behind; a spawned child opens it through /proc.
             self.descriptor = os.memfd_create("tfrecord-epochs", os.MFD_CLOEXEC)
             self.path = f"/proc/{self.pid}/fd/{self.descriptor}"
