@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 try:
@@ -65,24 +65,49 @@ def _remove_if_dead(path: str) -> None:
         os.close(descriptor)
 
 
-def _create(path: str) -> tuple[str, int, int]:
-    """A new, locked sibling: its name, its descriptor, its number."""
-    number = 0
-    while True:
-        name = _sibling(path, number)
-        try:
-            descriptor = os.open(
-                name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
-            )
-        except FileExistsError:
-            _remove_if_dead(name)
-            if os.path.lexists(name):
-                number += 1
-            continue
-        # Between these two somebody may have taken the new file for a dead one's and removed it.
-        if _lock(descriptor) is not False and _is_at(descriptor, name):
-            return name, descriptor, number
-        os.close(descriptor)
+class _Sibling:
+    """The file that is written beside ``path``: its ``name``, its ``descriptor``, its ``number``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = ""
+        self.descriptor = -1
+        self.number = 0
+
+    def create(self) -> None:
+        """Make it new, and lock it."""
+        while True:
+            self.name = _sibling(self.path, self.number)
+            try:
+                self.descriptor = os.open(
+                    self.name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
+                )
+            except FileExistsError:
+                _remove_if_dead(self.name)
+                if os.path.lexists(self.name):
+                    self.number += 1
+                continue
+            # Between these two somebody may have taken the new file for a dead one's and removed it.
+            if _lock(self.descriptor) is not False and _is_at(self.descriptor, self.name):
+                return
+            self.close()
+
+    def close(self) -> None:
+        """Give up the lock."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def discard(self) -> None:
+        """Remove it, unless it has taken the place of the file already: the name may be another's then.
+
+        An interrupt may have come when it was made, and before its descriptor was known.
+        """
+        if self.descriptor < 0 and self.name:
+            _remove_if_dead(self.name)
+        elif self.name and _is_at(self.descriptor, self.name):
+            with suppress(OSError):  # it would only hide why it came to this
+                os.unlink(self.name)
 
 
 @contextmanager
@@ -95,31 +120,30 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
     path = os.path.realpath(path)
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder, not the name of a file to write")
+    sibling = _Sibling(path)
     try:
-        name, descriptor, number = _create(path)
-    except OSError as error:
-        # The name of the sibling would only puzzle.
-        raise type(error)(
-            error.errno, f"{os.strerror(error.errno or 0)}, so it cannot be written", path
-        ) from error
-    file = os.fdopen(descriptor, "wb")  # the lock lasts until this is closed
-    try:
-        with file:
+        try:
+            sibling.create()
+        except OSError as error:
+            # The name of the sibling would only puzzle.
+            raise type(error)(
+                error.errno, f"{os.strerror(error.errno or 0)}, so it cannot be written", path
+            ) from error
+        with open(sibling.descriptor, "wb", closefd=False) as file:  # the lock outlasts it
             yield file
             file.flush()
-            os.fsync(descriptor)
-            os.replace(name, path)
+            os.fsync(sibling.descriptor)
+            os.replace(sibling.name, path)
     except BaseException:
-        try:
-            os.unlink(name)
-        except FileNotFoundError:
-            pass
+        sibling.discard()
         raise
+    finally:
+        sibling.close()
     _sync_folder(os.path.dirname(path))
-    for other in range(number + 1, number + 1 + _LOOK_FURTHER):
-        sibling = _sibling(path, other)
-        if os.path.lexists(sibling):
-            _remove_if_dead(sibling)
+    for other in range(sibling.number + 1, sibling.number + 1 + _LOOK_FURTHER):
+        name = _sibling(path, other)
+        if os.path.lexists(name):
+            _remove_if_dead(name)
 
 
 def _sync_folder(folder: str) -> None:

@@ -121,3 +121,54 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
                 pass
     finally:
         tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize("step", ["open", "lock", "fsync", "replace"])
+def test_an_interrupt_at_any_step_leaves_nothing(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is done, and before its result is known the interrupt comes."""
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    module, name = {"open": (os, "open"), "lock": (atomic, "_lock")}.get(step, (os, step))
+    real = getattr(module, name)
+    armed = True
+    descriptors = set(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else set()
+
+    def interrupted(*args: object) -> object:
+        nonlocal armed
+        result = real(*args)
+        if armed:
+            armed = False
+            if step == "open":
+                os.close(result)  # nobody gets to know this one
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(module, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        with replace_file(str(path)) as file:
+            file.write(b"new")
+    monkeypatch.undo()
+    assert path.read_bytes() == (b"new" if step == "replace" else b"old")
+    assert beside(path) == ["f"]
+    assert not descriptors or len(os.listdir("/dev/fd")) == len(descriptors)
+
+
+def test_after_the_replacement_the_name_of_the_sibling_is_another_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    real = os.replace
+
+    def replaced(source: str, target: str) -> None:
+        real(source, target)
+        Path(source).write_bytes(b"of another process")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", replaced)
+    with pytest.raises(KeyboardInterrupt):
+        with replace_file(str(path)) as file:
+            file.write(b"new")
+    assert path.read_bytes() == b"new"
+    assert (tmp_path / ".f.0.tmp").read_bytes() == b"of another process"
