@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from .errors import CompressionError, UnsupportedCompressionError
@@ -100,6 +101,12 @@ class InputStream:
         self._compression: str | None = None
         self._pending = b""
         self._inflater: Any = None
+        # The inflater as it was before the bytes that it is given now, these bytes, and what came of them.
+        self._before: tuple[Any, bytes] | None = None
+        self._given = 0
+        self._rescued: Iterator[bytes] | None = None
+        self._rest = b""
+        self._damage = ""
         self._streams = 0  # gzip members or zlib streams begun
         self._ended = False
 
@@ -156,9 +163,17 @@ class InputStream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _inflate(self, limit: int) -> bytes:
+        data: bytes
         while not self._ended:
+            if self._rescued is not None:
+                self._rest = self._rest or next(self._rescued, b"")
+                if not self._rest:
+                    raise self._error("bad_stream", self._damage)
+                data, self._rest = self._rest[:limit], self._rest[limit:]
+                return data
             if not self._pending:
                 self._pending = self._read_stored(_READ_SIZE)
+                self._before = None
             at_end = not self._pending
             if self._inflater is None:
                 if at_end:
@@ -166,19 +181,44 @@ class InputStream:
                     break
                 self._next_stream()
                 continue
+            if self._before is None:
+                self._before = self._inflater.copy(), self._pending
+                self._given = 0
             try:
-                data: bytes = self._inflater.decompress(self._pending, limit)
+                data = self._inflater.decompress(self._pending, limit)
             except zlib.error as error:
-                raise self._error("bad_stream", str(error)) from None
+                self._damage = str(error)
+                self._rescued = self._rescue()
+                continue
+            self._given += len(data)
             self._pending = self._inflater.unconsumed_tail
             if self._inflater.eof:
                 self._pending = self._inflater.unused_data
-                self._inflater = None
+                self._inflater = self._before = None
             elif at_end and not data:
                 raise self._error("truncated_stream", f"after {self.position} bytes of content")
             if data:
                 return data
         return b""
+
+    def _rescue(self) -> Iterator[bytes]:
+        """What comes before the damage.
+
+        zlib keeps to itself what it made in the call that fails. So the last bytes are given to it once more,
+        one by one.
+        """
+        assert self._before is not None
+        inflater, stored = self._before
+        known = self._given
+        for place in range(len(stored)):
+            try:
+                data = inflater.decompress(stored[place : place + 1])
+            except zlib.error:
+                return
+            fresh = data[known:]
+            known -= min(known, len(data))
+            if fresh:
+                yield fresh
 
     def _next_stream(self) -> None:
         """Begin the stream at ``_pending``, which is not empty; or see that only zeros follow."""

@@ -32,6 +32,7 @@ __all__ = [
     "iter_chunks",
     "normalize_compression",
     "open_output",
+    "open_source",
     "open_stream",
 ]
 
@@ -80,7 +81,7 @@ def iter_chunks(
     name = normalize_compression(compression_type)
     closing: Any = None
     if isinstance(source, (str, bytes, os.PathLike)):
-        source = closing = _open_best(source, name, mmap)
+        source = closing = open_source(source, name, mmap=mmap)
     elif not isinstance(source, (DataFile, InputStream)):
         source = open_stream(source, name)
     try:
@@ -96,9 +97,11 @@ def iter_chunks(
             closing.close()
 
 
-def _open_best(source: Any, compression: str, mmap: bool) -> DataFile | InputStream:
-    """Plain local files by map; everything else as a stream."""
-    path = path_name(source)
+def open_source(
+    source: Any, compression_type: str | None = None, *, mmap: bool = True
+) -> DataFile | InputStream:
+    """Open a path or URL for `iter_chunks`: a plain local file mapped, everything else as a stream."""
+    compression, path = normalize_compression(compression_type), path_name(source)
     if mmap and compression in ("", "auto") and not is_url(path) and os.path.isfile(path):
         data = open_data(source)
         if data.mapped and (not compression or detect(data.head(HEAD_SIZE)) is None):
@@ -199,6 +202,8 @@ class _Walk:
         final = False
         while not final:
             filled, final, failure = self._fill(stream, rest)
+            if failure is not None and failure.reason == "bad_stream":
+                self.verify = VERIFY_ALL  # what came out of it last may be damaged already
             buffer = memoryview(filled).toreadonly()
             at = 0
             while at < len(buffer):

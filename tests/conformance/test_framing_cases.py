@@ -59,6 +59,7 @@ def ways(path: Path, compression: str) -> Iterator[Any]:
 
 
 def test_every_case(cases: list[dict[str, Any]], tmp_path: Path) -> None:
+    offsets_seen = 0
     for case in cases:
         path = tmp_path / case["name"]
         path.write_bytes(bytes.fromhex(case["hex"]))
@@ -79,11 +80,13 @@ def test_every_case(cases: list[dict[str, Any]], tmp_path: Path) -> None:
                 assert isinstance(error, CompressionError)
             else:
                 assert len(found) == expected["records"], case["name"]
-            if expected.get("offset") is not None:
+            if expected.get("record_offset") is not None:
+                offsets_seen += 1
                 assert isinstance(error, CorruptRecordError)
-                assert (error.record, error.offset) == (len(found), expected["offset"]), case["name"]
+                assert (error.record, error.offset) == (len(found), expected["record_offset"]), case["name"]
             if expected["error"] not in (None, "unsupported_compression"):
                 assert error.record == len(found)
+    assert offsets_seen
 
 
 def test_every_case_leaves_a_good_index_or_none(cases: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -467,3 +467,36 @@ def test_a_file_that_shrinks_on_the_way(mmap: bool, skip: bool, tmp_path: Path) 
     assert [error.reason for error in errors] == ["truncated_record"]
     assert "shrank" in errors[0].detail
     assert (errors[0].record, errors[0].offset, errors[0].path) == (records, end, str(path))
+
+
+@pytest.mark.parametrize("name", ["gzip", "zlib"])
+@pytest.mark.parametrize("limit", [1, 700, 1 << 20])
+def test_what_comes_before_a_bad_trailer_is_delivered(name: str, limit: int) -> None:
+    """zlib gives nothing of the call in which it finds the damage."""
+    stored = bytearray(gzip.compress(DATA) if name == "gzip" else zlib.compress(DATA))
+    stored[-1] ^= 1
+    for source in (io.BytesIO(stored), Trickle(stored)):
+        stream = open_stream(source)
+        found = bytearray()
+        with pytest.raises(CompressionError) as caught:
+            while piece := stream.read_some(limit):
+                assert len(piece) <= limit
+                found += piece
+        assert found == DATA
+        assert (caught.value.reason, caught.value.offset) == ("bad_stream", len(DATA))
+        with pytest.raises(CompressionError, match="bad_stream"):  # it stays so
+            stream.read_some(limit)
+    for source in (io.BytesIO(stored), Trickle(stored)):
+        payloads, error = all_until_error(source)
+        assert payloads == PAYLOADS
+        assert isinstance(error, CompressionError)
+        assert (error.reason, error.record, error.offset) == ("bad_stream", len(PAYLOADS), len(DATA))
+
+
+def test_records_before_damage_in_the_second_member() -> None:
+    half = len(DATA) // 2
+    second = bytearray(member(DATA[half:]))
+    second[-5] ^= 1
+    payloads, error = all_until_error(io.BytesIO(member(DATA[:half]) + second))
+    assert payloads == PAYLOADS and isinstance(error, CompressionError)
+    assert (error.reason, error.record, error.offset) == ("bad_stream", len(PAYLOADS), len(DATA))
