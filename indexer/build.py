@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from . import formats
 from .atomic import replace_file
-from .compression import is_frame
+from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
 from .files import is_url, open_data, path_name
-from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array
+from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
 from .paths import expand_paths, find_index, is_data_name, sidecar_path, walk_folder
 from .scanning import Collector, scan_index
@@ -117,8 +117,8 @@ def _refuse_to_overwrite_data(path: str, target: str) -> None:
     if not stat.S_ISREG(os.stat(target).st_mode):
         raise ValueError(f"{target} is not a regular file")
     with open(target, "rb") as file:
-        head = file.read(HEADER_SIZE)
-    if is_data_name(target) or is_frame(head):
+        head = file.read(HEAD_SIZE)
+    if is_data_name(target) or is_frame(head) or detect(head) is not None:
         raise ValueError(f"the index would overwrite other data: {target}")
 
 

@@ -25,7 +25,8 @@ from .errors import TruncatedRecordError
 
 __all__ = ["DataFile", "is_url", "open_data", "path_name", "remote_filesystem"]
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::)")
+# A chain such as simplecache::s3://... names a scheme at last; a local name may hold "::" too.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
 # Ranges nearer than this are asked for together: one request costs about as much as reading so many bytes.
 _NEAR = 128 << 10
 # mmap objects of Python keep a descriptor each; beyond this many the reference engine reads instead.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import random
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,16 @@ class Collected:
 
 
 # ---- names -----------------------------------------------------------------------------------------
+
+
+def test_an_index_does_not_replace_compressed_data(tmp_path: Path) -> None:
+    data, other = tmp_path / "a.tfrecord", tmp_path / "backup.gz"
+    data.write_bytes(frame_record(b"x"))
+    for content in (gzip.compress(data.read_bytes()), zlib.compress(data.read_bytes())):
+        other.write_bytes(content)
+        with pytest.raises(ValueError, match="would overwrite other data"):
+            build_index(data, other)
+        assert other.read_bytes() == content
 
 
 def test_names(make_file: Any, tmp_path: Path) -> None:

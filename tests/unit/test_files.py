@@ -158,6 +158,7 @@ def test_ranges_near_each_other_become_one() -> None:
 def test_names() -> None:
     assert is_url("s3://bucket/x") and is_url("memory://x") and is_url("simplecache::s3://x")
     assert not is_url("/a/b") and not is_url("a:b") and not is_url("c:\\x") and not is_url("{a}/b")
+    assert not is_url("run::1.tfrecord") and not is_url("a::b/c") and not is_url("a::b:/c")
     assert (
         path_name(Path("a/b")) == "a/b" and path_name(b"a") == "a" and path_name(io.BytesIO()) == "<stream>"
     )
