@@ -26,7 +26,7 @@ from indexer.streams import detect, iter_chunks
 from tfrecord._damage import DamagePolicy
 from tfrecord._spool import SpooledFile
 from tfrecord._streaming import ReadOptions
-from tfrecord.schema import SchemaCollector
+from tfrecord.schema import SchemaCollector, check_metadata
 
 __all__ = ["build_index", "hop", "load_indexes", "stored_compression"]
 
@@ -61,6 +61,10 @@ def build_index(
     )
 
 
+def _load(index_path: str, path: str) -> RecordIndex:
+    return check_metadata(load_index(index_path, path))
+
+
 def load_indexes(
     paths: Sequence[str], index: Any, options: ReadOptions, policy: DamagePolicy
 ) -> list[RecordIndex | None]:
@@ -79,17 +83,17 @@ def load_indexes(
     if isinstance(index, str | bytes | os.PathLike):
         name = os.fsdecode(index)
         if os.path.isdir(name):
-            return [load_index(_in_folder(name, path), path) for path in paths]
+            return [_load(_in_folder(name, path), path) for path in paths]
         if len(paths) != 1:
             raise ValueError(
                 f"one index was given for {len(paths)} files; give a list or a folder of indexes"
             )
-        return [load_index(name, paths[0])]
+        return [_load(name, paths[0])]
     if isinstance(index, Sequence):
         if len(index) != len(paths):
             raise ValueError(f"{len(index)} indexes were given for {len(paths)} files")
         return [
-            None if one is None else load_index(os.fsdecode(one), path)
+            None if one is None else _load(os.fsdecode(one), path)
             for one, path in zip(index, paths, strict=True)
         ]
     raise TypeError(f"index is {index!r}; it is 'auto', 'build', False, a path or a list of paths")
@@ -107,7 +111,7 @@ def _beside(path: str, options: ReadOptions) -> RecordIndex | None:
     found = find_index(path)
     if found is None:
         return None
-    loaded = load_index(found, path)
+    loaded = _load(found, path)
     # Named otherwise, the compression is what the user says, and reading shows whether that is right.
     return loaded if options.compression_type in ("auto", loaded.compression) else None
 
@@ -119,7 +123,7 @@ def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex
         return _beside(path, options)
     try:
         if os.path.exists(target):
-            return load_index(target, path)
+            return _load(target, path)
     except StaleIndexError:
         pass  # this is what "build" is asked to replace
     except IndexFileError as error:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import DecodeError, FeatureKindError
+from indexer.errors import DecodeError, FeatureKindError, IndexFileError
+from indexer.index import RecordIndex
 from tfrecord._engine import decode_kernel as kernel
 from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
 
-__all__ = ["FeatureSchema", "Schema", "SchemaCollector", "dense_plan", "merge_schemas"]
+__all__ = ["FeatureSchema", "Schema", "SchemaCollector", "check_metadata", "dense_plan", "merge_schemas"]
 
 _KINDS = ("bytes", "float", "int64")
 _RECORDS_AT_ONCE = 1024
@@ -21,6 +22,7 @@ _RECORDS_AT_ONCE = 1024
 _MOST_KEYS = 65_536
 # Longer byte strings do not belong into an index.
 _LONGEST_KEPT = 256
+_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,35 @@ class SchemaCollector:
         places = zip(offsets.tolist(), lengths.tolist(), strict=True)
         values = [bytes(data[offset : offset + length]) for offset, length in places]
         return np.array(values, "S") if values else np.empty(0, "S1")
+
+
+def check_metadata(index: RecordIndex) -> RecordIndex:
+    """The index, whose metadata is such as `SchemaCollector` makes; `IndexFileError` where it is not."""
+    kind, schema = index.metadata.get("record_type"), index.metadata.get("schema")
+    if not (kind is None or isinstance(kind, str)) or not (schema is None or _is_schema(schema, len(index))):
+        raise IndexFileError(index.path, index.index_path, "its schema of the records is not valid")
+    return index
+
+
+def _is_schema(schema: Any, records: int) -> bool:
+    if not isinstance(schema, dict) or schema.get("num_records") != records:
+        return False
+    tables = schema.get("features"), schema.get("feature_lists")
+    return all(
+        isinstance(table, dict)
+        and all(isinstance(key, str) and _is_entry(entry, records) for key, entry in table.items())
+        for table in tables
+    )
+
+
+def _is_entry(entry: Any, records: int) -> bool:
+    """Whether this is [bits of kinds, records with it, least and most values, least and most of a step]."""
+    if not isinstance(entry, list) or len(entry) != 6 or any(type(number) is not int for number in entry):
+        return False
+    bits, present, least, most, least_step, most_step = entry
+    ranges = (bits, 0, 15), (present, 0, records), (least, 0, _MOST), (most, -1, _MOST)
+    steps = (least_step, 0, _MOST), (most_step, -1, _MOST)
+    return all(low <= number <= high for number, low, high in (*ranges, *steps))
 
 
 def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:

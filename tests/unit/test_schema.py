@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from indexer.errors import DecodeError, FeatureKindError
+from indexer.build import build_index
+from indexer.errors import DecodeError, FeatureKindError, IndexFileError
+from indexer.formats import write_index
+from indexer.framing import frame_record
 from tfrecord.columns import BytesColumn
 from tfrecord.example_pb2 import Example, SequenceExample
 from tfrecord.parse import decode_batch, parse_example
+from tfrecord.reader import TFRecordReader
 from tfrecord.schema import FeatureSchema, Schema, SchemaCollector, dense_plan, merge_schemas
 
 
@@ -154,3 +159,45 @@ def test_plans_keep_the_columns_of_all_batches() -> None:
         assert batch["c"].to_list() == parse_example(part)["c"].to_list()
         assert batch["d"].to_list() == [[]] * len(part)
     assert dense_plan({}).columns == ()
+
+
+ENTRY = [8, 2, 1, 1, 2**63 - 1, -1]
+GOOD = {"num_records": 2, "features": {"a": ENTRY}, "feature_lists": {}}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"record_type": []},
+        {"record_type": {"a": 1}},
+        {"schema": 5},
+        {"schema": []},
+        {"schema": {**GOOD, "num_records": 3}},
+        {"schema": {**GOOD, "num_records": None}},
+        {"schema": {"num_records": 2, "features": {}}},
+        {"schema": {**GOOD, "features": []}},
+        {"schema": {**GOOD, "features": {b"a": ENTRY}}},
+        *(
+            {"schema": {**GOOD, "feature_lists": {"a": entry}}}
+            for entry in (None, 5, [], ENTRY[:5], "abcdef")
+        ),
+        *(
+            {"schema": {**GOOD, "features": {"a": [*ENTRY[:place], value, *ENTRY[place + 1 :]]}}}
+            for place in range(6)
+            for value in (None, "x", 1.0, True, -2, 2**63)
+        ),
+    ],
+)
+def test_a_schema_that_no_collector_made_is_refused(metadata: dict[str, Any], tmp_path: Path) -> None:
+    data, index = tmp_path / "a.tfrecord", tmp_path / "a.tfindex"
+    data.write_bytes(frame_record(example(a=("int64", [1]))) * 2)
+    built = build_index(data)
+    for changed, fits in (({"schema": GOOD, "record_type": "example"}, True), (metadata, False)):
+        with open(index, "wb") as file:
+            write_index(file, built.replace(metadata=changed))
+        if fits:
+            assert TFRecordReader(data, index=index)[0:2]["a"].tolist() == [1, 1]
+            continue
+        with pytest.raises(IndexFileError, match="schema of the records is not valid") as caught:
+            TFRecordReader(data, index=index)
+        assert (caught.value.path, caught.value.index_path) == (str(data), str(index))
