@@ -145,16 +145,26 @@ def _as_column(key: str, column: Any, kind: int | None) -> Any:
 
 
 def _list_column(key: str, column: Any) -> npt.NDArray[Any]:
-    if any(isinstance(item, (bytes, bytearray, memoryview, str)) for item in column):
+    types = set(map(type, column))
+    if any(issubclass(item, (bytes, bytearray, memoryview, str)) for item in types):
         # Never through a fixed-width array: it would lose trailing zero bytes.
         made = np.empty(len(column), object)
         made[:] = column
         return made
+    if any(hasattr(item, "__array__") for item in types):
+        column = [_values.as_array(key, item, None) for item in column]
+        for item in column:
+            _values.refuse_masked(key, item, None)
     try:
-        return np.asarray(column)
+        made = np.asarray(column)
     except ValueError as error:
         expected = "rows of one length; rows of their own length as Ragged(values, row_splits)"
         refuse(ValueError, key, "a ragged nested list", expected, cause=error)
+    except Exception as error:
+        refuse(TypeError, key, f"a list that gives no array ({error})", _EXPECTED, cause=error)
+    if made.dtype.kind == "f" and types <= {int, bool}:  # NumPy's way out for integers beyond 64 bits
+        _values.to_values(key, column, INT)
+    return made
 
 
 def _bytes_column(key: str, column: npt.NDArray[Any]) -> BytesColumn:

@@ -25,7 +25,8 @@ class Output:
     """One open target.
 
     `path` is None for a file object without a name. `size` counts the bytes of the record stream (before
-    compression) and with `mode="a"` starts at what was there, whose payload lengths are `lengths`.
+    compression) and with `mode="a"` starts at what was there, whose payload lengths are `lengths`. `broken`:
+    the file ends inside a record, and no more are taken.
     """
 
     def __init__(self, target: Any, mode: str, compression_type: str | None) -> None:
@@ -41,7 +42,7 @@ class Output:
         self.lengths = np.empty(0, np.uint64)
         self._owned: list[Any] = []  # what close() closes, in this order
         self._file: Any = None
-        self._broken = False
+        self.broken = False
         self._parked = False
         self._open(target, mode)
         # Where the first byte of ours stands in the file; None where the file cannot be cut back.
@@ -81,6 +82,8 @@ class Output:
             self._file = target
         if isinstance(self._file, io.TextIOBase):
             raise TypeError("the file is open for text; records need a binary file (mode 'wb')")
+        if isinstance(self._file, io.FileIO | io.BufferedReader) and not self._file.writable():
+            raise ValueError("the file is not open for writing")
         name = getattr(self._file, "name", None)
         self.path = name if isinstance(name, str) else None
 
@@ -135,7 +138,7 @@ class Output:
             f"{path}: record {count} at offset {scan.end} is incomplete; "
             f"its {len(view) - scan.end} bytes are cut off before appending",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return scan.end
 
@@ -145,7 +148,7 @@ class Output:
         Where a part cannot be written the file is cut back to what it was, and the error goes on. A file that
         cannot be cut back (a pipe, a compressed stream) takes no more records then.
         """
-        if self._broken:
+        if self.broken:
             raise TFRecordError(
                 f"{self.path or '<stream>'}: an earlier write failed in the middle of a record "
                 "and could not be undone"
@@ -214,8 +217,8 @@ class Output:
             if isinstance(self._file, io.RawIOBase):
                 raise BlockingIOError("the file is non-blocking and takes nothing now")
             return size  # some file-likes return nothing
-        if not 0 < written <= size:
-            raise OSError(f"write() returned {written} for {size} bytes")
+        if not isinstance(written, int | np.integer) or not 0 < written <= size:
+            raise OSError(f"write() returned {written!r} for {size} bytes")
         return int(written)
 
     def _undo(self, start: int, uncounted: bool = False) -> None:
@@ -227,7 +230,7 @@ class Output:
         # A buffered file may hold part of what failed.
         uncounted = uncounted or not isinstance(self._file, io.RawIOBase)
         if self._compressor is not None:
-            self._broken = True
+            self.broken = True
         elif self._sent != start or uncounted:
             try:
                 if self._base is None:
@@ -235,13 +238,13 @@ class Output:
                 self._file.seek(self._base + start)
                 self._file.truncate()
             except (OSError, ValueError, AttributeError):
-                self._broken = True
+                self.broken = True
             else:
                 self._sent = start
 
     def flush(self) -> None:
         """Hand everything written so far to the system; a compressed file can be read up to here."""
-        if self._compressor is not None and not self._broken:
+        if self._compressor is not None and not self.broken:
             self._complete(self._compressor.flush(zlib.Z_SYNC_FLUSH))
         if not self._parked and hasattr(self._file, "flush"):
             self._file.flush()
@@ -250,13 +253,13 @@ class Output:
         try:
             self._send(data)
         except BaseException:
-            self._broken = True
+            self.broken = True
             raise
 
     def close(self) -> None:
         """End the stream and close what was opened here; a caller's file is flushed and left open."""
         try:
-            if self._compressor is not None and not self._broken:
+            if self._compressor is not None and not self.broken:
                 self._complete(self._compressor.flush(zlib.Z_FINISH))
             if not self._parked and not self._owned and hasattr(self._file, "flush"):
                 self._file.flush()

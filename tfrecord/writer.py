@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from indexer.errors import TFRecordError
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from tfrecord._flatten import flatten_batch
 from tfrecord._output import Output, local_path
@@ -51,7 +53,10 @@ class TFRecordWriter:
     Each record reaches the file whole, in one write, without a buffer here: what `write` has returned from is
     in the system's hands. A record that is refused, or cannot be written, leaves the file as it was before;
     after a failed write to a pipe or a compressed file, which cannot be cut back, no more is taken. A
-    compressed file is complete only after `close`.
+    compressed file is complete only after `close`, which raises where it cannot be.
+
+    Several threads may write at once. A forked process has no part in the file: there writing raises, and
+    `close` leaves the file to its parent. A writer is neither pickled nor copied.
 
     Appending hops over the whole file first. An incomplete last record is cut off, with a `RuntimeWarning`;
     other damage, another compression and zlib are refused. Appending to gzip adds a member.
@@ -64,8 +69,14 @@ class TFRecordWriter:
         self, data_path: Any, *, mode: str = "w", compression_type: str | None = None, index: bool = False
     ) -> None:
         self._closed = True  # so that a failure below leaves the finaliser nothing to do
-        if index and local_path(data_path) is None:
-            raise ValueError("index=True needs a local path; elsewhere use tfrecord.build_index afterwards")
+        self._lock = threading.RLock()  # a signal handler may close what is being written to
+        if index:
+            path = local_path(data_path)
+            if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+                raise ValueError(
+                    "index=True needs a local path, of a regular file; "
+                    "elsewhere use tfrecord.build_index afterwards"
+                )
         self._output = Output(data_path, mode, compression_type)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
@@ -101,7 +112,9 @@ class TFRecordWriter:
         if self._closed:
             self._check_open()
         frame = encode_frame(datum, sequence_datum)
-        self._put(frame)
+        with self._lock:
+            self._check_open()
+            self._put(frame)
 
     def write_bytes(self, record: Any) -> None:
         """Write any bytes-like as one record, as it is (of any size)."""
@@ -109,12 +122,18 @@ class TFRecordWriter:
         payload = _payload_view(record)
         size = payload.nbytes + FRAME_OVERHEAD
         if size < _COPY_BELOW:
-            self._put(frame_bytes(payload))
+            frame = frame_bytes(payload)
+            with self._lock:
+                self._check_open()
+                self._put(frame)
             return
-        self._output.write((frame_header(payload.nbytes), payload, frame_footer(payload)), size)
-        self._num_records += 1
-        if self._index is not None:
-            self._index.add_payload(payload)
+        parts = frame_header(payload.nbytes), payload, frame_footer(payload)
+        with self._lock:
+            self._check_open()
+            self._output.write(parts, size)
+            self._num_records += 1
+            if self._index is not None:
+                self._index.add_payload(payload)
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, without a Python object a value.
@@ -130,7 +149,10 @@ class TFRecordWriter:
         take them all it is cut back to where it was before the batch.
         """
         self._check_open()
-        _write_rows(RowFrames(flatten_batch(columns, present)), [self], 0, lambda writer: None)
+        rows = RowFrames(flatten_batch(columns, present))
+        with self._lock:
+            self._check_open()
+            _write_rows(rows, [self], 0, lambda writer: None)
 
     def _put(self, frame: bytes) -> None:
         size = len(frame)
@@ -158,30 +180,43 @@ class TFRecordWriter:
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"{self._output.path or 'the writer'} is closed")
+        if os.getpid() != self._pid:
+            raise ValueError(f"{self._output.path or 'the file'} is written by the process that opened it")
 
     def flush(self) -> None:
         """Hand all records to the system. A gzip file can be read up to here."""
         self._check_open()
-        self._output.flush()
+        with self._lock:
+            self._output.flush()
 
     def close(self) -> None:
         """End the file, then replace its index where one is made.
 
-        Closing twice is fine; writing afterwards is a `ValueError`.
+        Closing twice is fine; writing afterwards is a `ValueError`. `TFRecordError` where an earlier write
+        failed and could not be undone: the file ends inside a record.
         """
         self._finish(True)
 
-    def _finish(self, with_index: bool) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        index, self._index = self._index, None
+    def _finish(self, clean: bool) -> None:
+        """End the file; unless `clean`, after an exception, that is all."""
         if os.getpid() != self._pid:  # a forked copy: the file is the parent's to end
-            self._output.abandon()
+            if not self._closed:
+                self._closed = True
+                self._output.abandon()
             return
-        self._output.close()
-        if index is not None and with_index:
-            index.commit()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            index, self._index = self._index, None
+            self._output.close()
+            if clean and self._output.broken:
+                raise TFRecordError(
+                    f"{self._output.path or '<stream>'} ends inside a record: an earlier write failed "
+                    "and could not be undone"
+                )
+            if index is not None and clean:
+                index.commit()
 
     def __enter__(self) -> TFRecordWriter:
         self._check_open()
@@ -202,6 +237,9 @@ class TFRecordWriter:
             self._finish(False)
         if unclosed:
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a writer has an open file: it is neither pickled nor copied")
 
     def __repr__(self) -> str:
         return f"<TFRecordWriter {self._output.path or 'to a file object'}, {self._num_records} records>"
@@ -267,10 +305,13 @@ class ShardedTFRecordWriter:
         if isinstance(num_shards, bool) or count < 1:
             raise ValueError(f"num_shards is {num_shards!r}; it is at least 1")
         name = os.fsdecode(os.fspath(base))
+        if not os.path.basename(name):
+            raise ValueError(f"the base is {name!r}; it ends in the name that all shards begin with")
         self.paths = tuple(f"{name}-{i:05d}-of-{count:05d}" for i in range(count))
         self._open: OrderedDict[int, TFRecordWriter] = OrderedDict()
         self._num_records = 0
         self._closed = False
+        self._lock = threading.RLock()
         folder = os.path.dirname(local_path(name) or "")
         if folder:
             os.makedirs(folder, exist_ok=True)
@@ -303,37 +344,41 @@ class ShardedTFRecordWriter:
 
     def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
         """Write one Example or SequenceExample to the next shard; see `TFRecordWriter.write`."""
-        self._next().write(datum, sequence_datum)
-        self._num_records += 1
+        with self._lock:
+            self._next().write(datum, sequence_datum)
+            self._num_records += 1
 
     def write_bytes(self, record: Any) -> None:
         """Write any bytes-like to the next shard as it is."""
-        self._next().write_bytes(record)
-        self._num_records += 1
+        with self._lock:
+            self._next().write_bytes(record)
+            self._num_records += 1
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, dealt over the shards; see `TFRecordWriter.write_batch`."""
-        self._next()
-        rows = RowFrames(flatten_batch(columns, present))
-        _write_rows(rows, self._writers, self._num_records % len(self._writers), self._use)
-        self._num_records += len(rows.lengths)
+        with self._lock:
+            self._next()._check_open()
+            rows = RowFrames(flatten_batch(columns, present))
+            _write_rows(rows, self._writers, self._num_records % len(self._writers), self._use)
+            self._num_records += len(rows.lengths)
 
     def flush(self) -> None:
         """Hand all records to the system."""
-        self._next()
-        for writer in self._writers:
-            self._use(writer)
-            writer.flush()
+        with self._lock:
+            self._next()
+            for writer in self._writers:
+                self._use(writer)
+                writer.flush()
 
     def close(self) -> None:
         """End all shards. Where one fails the others are ended too before that is raised. Twice is fine."""
         self._finish(True)
 
-    def _finish(self, with_index: bool) -> None:
+    def _finish(self, clean: bool) -> None:
         self._closed = True
         with contextlib.ExitStack() as stack:
             for writer in reversed(self._writers):
-                stack.callback(writer._finish, with_index)
+                stack.callback(writer._finish, clean)
         self._open.clear()
 
     def __enter__(self) -> ShardedTFRecordWriter:

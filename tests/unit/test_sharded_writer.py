@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from indexer import framing, streams
+from indexer import build, framing, streams
 from indexer.formats import load_index
 from tfrecord import example_pb2
 from tfrecord.encode import encode_example
@@ -130,9 +131,9 @@ def test_a_batch_that_fails_early_leaves_compressed_shards_usable(tmp_path: Path
         with pytest.raises(OSError, match="no space"):
             writer.write_batch({"x": np.arange(100_000)})
         first._send = send  # type: ignore[method-assign]
-        assert not writer._writers[1]._output._broken
+        assert not writer._writers[1]._output.broken
         assert writer.num_records == 0
-        first._compressor = None  # it can take no more: end it as an empty file
+        first._compressor, first.broken = None, False  # it can take no more: end it as an empty file
     assert numbers(writer.paths[1]) == []
 
 
@@ -198,3 +199,27 @@ def test_options_are_checked_before_files_are_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zstd"):
         ShardedTFRecordWriter(tmp_path / "a", 2, compression_type="zstd")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_base_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for base in ("", f"{tmp_path}/"):
+        with pytest.raises(ValueError, match="base is"):
+            ShardedTFRecordWriter(base, 2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_threads_share_the_shards(tmp_path: Path) -> None:
+    with ShardedTFRecordWriter(tmp_path / "a", 3, index=True) as writer:
+
+        def work(number: int) -> None:
+            for i in range(100):
+                writer.write_bytes(b"%d-%d" % (number, i))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert writer.num_records == 600
+    assert [len(build.check_index(path)) for path in writer.paths] == [200, 200, 200]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import gc
 import gzip
 import io
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -396,7 +398,8 @@ def test_what_cannot_be_cut_back_takes_no_more(compression: str | None) -> None:
     file.room = 1 << 30
     with pytest.raises(TFRecordError, match="could not be undone"):
         writer.write_bytes(b"y")
-    writer.close()
+    with pytest.raises(TFRecordError, match="ends inside a record"):
+        writer.close()
     with pytest.raises(TFRecordError):
         records(file.getvalue())
 
@@ -993,3 +996,151 @@ def test_raw_records_of_any_size_are_taken(monkeypatch: pytest.MonkeyPatch) -> N
 def test_raw_records_are_bytes(record: Any) -> None:
     with pytest.raises(TypeError, match="^write_bytes: got .*, expected .*bytes"):
         TFRecordWriter(io.BytesIO()).write_bytes(record)
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_threads_write_at_once(tmp_path: Path, compression: str | None) -> None:
+    path = tmp_path / "a"
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with TFRecordWriter(path, compression_type=compression, index=True) as writer:
+
+            def work(number: int) -> None:
+                for i in range(150):
+                    if i % 3:
+                        writer.write_bytes(b"%d-%d " % (number, i) * i)
+                    elif i % 2:
+                        writer.write({"x": (b"%d-%d" % (number, i), "byte")})
+                    else:
+                        writer.write_batch({"x": [b"%d-%d" % (number, i)] * 2})
+
+            threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(set(records(path))) == 6 * 150 and writer.num_records == 6 * 175
+    build.check_index(path)
+
+
+@POSIX
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_forked_process_cannot_write(tmp_path: Path, compression: str | None) -> None:
+    path = tmp_path / "a"
+    with TFRecordWriter(path, compression_type=compression, index=True) as writer:
+        writer.write_bytes(b"one")
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for write in (
+                lambda: writer.write_bytes(b"child"),
+                lambda: writer.write({}),
+                lambda: writer.write_batch({"x": [1]}),
+                writer.flush,
+            ):
+                try:
+                    write()
+                except ValueError as error:
+                    refused += str(path) in str(error)
+            writer.close()
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        writer.write_bytes(b"two")
+    assert records(path) == [b"one", b"two"]
+    assert len(build.check_index(path)) == 2
+
+
+def test_a_writer_is_neither_pickled_nor_copied(tmp_path: Path) -> None:
+    for target in (tmp_path / "a", io.BytesIO()):
+        with TFRecordWriter(target) as writer:
+            for how in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match="neither pickled nor copied"):
+                    how(writer)
+            writer.write_bytes(b"x")  # the file is still open
+
+
+def test_close_says_where_the_file_ends_inside_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with TFRecordWriter(path, index=True) as writer:
+        writer.write_bytes(b"old")
+    before = (tmp_path / "a.tfindex").read_bytes()
+    writer = TFRecordWriter(path, compression_type="GZIP", index=True)
+    writer._output._file = Failing(writer._output._file)
+    with pytest.raises(OSError, match="full"):
+        for _ in range(100):
+            writer.write_bytes(os.urandom(5000))
+    with pytest.raises(TFRecordError, match="ends inside a record") as caught:
+        writer.close()
+    assert str(path) in str(caught.value)
+    writer.close()
+    assert (tmp_path / "a.tfindex").read_bytes() == before
+    # After an exception its own error is what comes out.
+    with pytest.raises(OSError, match="full"):
+        with TFRecordWriter(path, compression_type="GZIP") as writer:
+            writer._output._file = Failing(writer._output._file)
+            for _ in range(100):
+                writer.write_bytes(os.urandom(5000))
+
+
+class Failing:
+    """A file that takes half of the second write, and cannot be cut."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._writes = 0
+
+    def write(self, data: Any) -> int:
+        self._writes += 1
+        if self._writes < 2:
+            return int(self._file.write(data))
+        self._file.write(memoryview(data)[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "full")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def test_what_cannot_be_written_to_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"kept")
+    for buffering in (-1, 0):
+        with open(path, "rb", buffering=buffering) as file:
+            with pytest.raises(ValueError, match="not open for writing"):
+                TFRecordWriter(file)
+    assert path.read_bytes() == b"kept"
+    if os.path.exists(os.devnull):
+        with pytest.raises(ValueError, match="regular file"):
+            TFRecordWriter(os.devnull, index=True)
+
+
+def test_the_warning_of_a_cut_tail_points_at_the_caller(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(framing.frame_record(b"x") + b"cut")
+    with pytest.warns(RuntimeWarning, match="record 1 at offset 17") as caught:
+        TFRecordWriter(path, mode="a").close()
+    assert caught[0].filename == __file__
+
+
+def test_lists_of_arrays_and_large_integers_in_a_batch() -> None:
+    def stored(column: Any) -> list[bytes]:
+        file = io.BytesIO()
+        with TFRecordWriter(file) as writer:
+            writer.write_batch({"x": column})
+        return records(file.getvalue())
+
+    assert stored([np.arange(2), [5, 6]]) == [encode_example({"x": (v, "int")}) for v in ([0, 1], [5, 6])]
+    with pytest.raises(ValueError, match="'x': got an array with masked values"):
+        stored([1.0, np.ma.masked])
+    # NumPy makes floats of these.
+    with pytest.raises(ValueError, match="'x': got int 9223372036854775808 at position 1"):
+        stored([-1, 2**63])
+    with pytest.raises(TypeError, match="'x': got a list that gives no array"):
+        stored([[Broken()]])
+
+
+class Broken:
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise ZeroDivisionError("no")
