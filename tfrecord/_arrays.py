@@ -30,7 +30,10 @@ def as_int64(values: Any, what: str) -> Int64Array:
 
 def as_positions(index: Any, count: int, what: str) -> Int64Array:
     """Positions 0..count-1 meant by an integer or bool array (or list); negative ones count from the end."""
-    array = np.asarray(index)
+    try:
+        array = np.asarray(index)
+    except ValueError as error:  # a list of lists of different lengths
+        raise TypeError(f"positions of {what} must be a flat sequence of integers") from error
     if array.size == 0 and not isinstance(index, np.ndarray):
         array = array.astype(np.int64)
     if array.ndim != 1:
@@ -39,16 +42,30 @@ def as_positions(index: Any, count: int, what: str) -> Int64Array:
         if len(array) != count:
             raise IndexError(f"a mask over {count} {what} needs {count} entries, got {len(array)}")
         return np.flatnonzero(array).astype(np.int64, copy=False)
-    positions = as_int64(array, f"positions of {what}")
-    bad = (positions < -count) | (positions >= count)
-    if bad.any():
-        raise IndexError(f"position {int(positions[bad][0])} is out of range: there are {count} {what}")
-    return np.where(positions < 0, positions + count, positions)
+    if array.dtype.kind == "O":  # Python makes this of integers beyond int64 too
+        array = np.array([as_position(one, count, what) for one in array.tolist()], np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"positions of {what} must be integers, got dtype {array.dtype}")
+    if not array.size:
+        return array.astype(np.int64, copy=False)
+    least, most = int(array.min()), int(array.max())
+    if least < -count or most >= count:
+        bad = int(array[(array < -count) | (array >= count)][0])
+        raise IndexError(f"position {bad} is out of range: there are {count} {what}")
+    array = array.astype(np.int64, copy=not isinstance(index, list))  # the caller's own array is left alone
+    if least < 0:
+        array[array < 0] += count
+    return array
 
 
 def as_position(index: Any, count: int, what: str) -> int:
-    """The position 0..count-1 meant by one integer; IndexError names the range."""
-    position = operator.index(index)
+    """The position 0..count-1 meant by one integer (a bool is none); IndexError names the range."""
+    if isinstance(index, (bool, np.bool_)) or str(getattr(index, "dtype", "")).endswith("bool"):
+        raise TypeError(f"a position of {what} is an integer, not a bool")
+    try:
+        position = operator.index(index)
+    except TypeError:
+        raise TypeError(f"a position of {what} is an integer, not {type(index).__name__}") from None
     if not -count <= position < count:
         raise IndexError(f"position {position} is out of range: there are {count} {what}")
     return position + count if position < 0 else position

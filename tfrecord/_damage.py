@@ -56,7 +56,7 @@ class DamagePolicy:
         if not callable(on_error) and on_error not in ("raise", "skip"):
             raise ValueError(f"on_error is {on_error!r}; it is 'raise', 'skip' or a callable")
         if max_skips is not None:
-            if isinstance(max_skips, bool) or not isinstance(max_skips, int):
+            if isinstance(max_skips, bool) or not hasattr(max_skips, "__index__"):
                 raise TypeError(f"max_skips is {max_skips!r}; it is an integer or None")
             if max_skips < 0:
                 raise ValueError(f"max_skips is {max_skips}; it cannot be negative")

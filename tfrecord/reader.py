@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Any
 
@@ -163,7 +162,7 @@ class TFRecordReader:
         """Positions as users give them (list, array, mask, range, slice), as positions in the store."""
         if isinstance(positions, slice):
             found = np.arange(*positions.indices(len(self)), dtype=np.int64)
-        elif isinstance(positions, str | bytes) or not hasattr(positions, "__len__"):
+        elif isinstance(positions, str | bytes | Set | Mapping) or not hasattr(positions, "__len__"):
             raise TypeError(f"positions are integers, a slice or a mask, not {type(positions).__name__}")
         else:
             found = as_positions(positions, len(self), "records")
@@ -230,7 +229,6 @@ class TFRecordReader:
         if not is_integer(key):
             if getattr(key, "ndim", None) != 0 or not hasattr(key, "__index__"):  # a scalar tensor has both
                 return self.read(key)
-            key = operator.index(key)
         payload, number, record = self._store.fetch_one(
             self._physical(as_position(key, len(self), "records"))
         )
@@ -287,8 +285,8 @@ class TFRecordReader:
         batches are filled up with the records behind it; only records that are intact but no message leave
         theirs shorter.
         """
-        size = int(batch_size)
-        if size != batch_size or size < 1:
+        size = 0 if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") else int(batch_size)
+        if size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it is an integer of at least 1")
         names = self._decoder.check_columns(columns)
         if not shuffle:

@@ -592,3 +592,40 @@ def test_the_functions_are_where_the_lineage_has_them() -> None:
         assert getattr(reader, name) is getattr(loaders, name)
     assert reader.multi_tfrecord_loader is loaders.multi_tfrecord_loader
     assert reader.process_feature is process.process_feature
+
+
+@pytest.mark.parametrize("engine_array", ["numpy", "torch"])
+def test_what_is_no_position_is_refused(tmp_path: Path, engine_array: str) -> None:
+    reader = TFRecordReader(write(tmp_path / "a", [example(i) for i in range(3)]))
+    true: Any = np.array(True)
+    if engine_array == "torch":
+        true = pytest.importorskip("torch").tensor(True)
+    for call in (reader.raw, reader.locate, reader.__getitem__):
+        for wrong in (True, np.True_, true):
+            with pytest.raises(TypeError, match="bool|ndarray"):
+                call(wrong)
+    for strange in ({1, 2}, {1: 2}, [[0], [1, 2]], "1", b"1", iter([1]), None, 1.0, [1.0], [None]):
+        with pytest.raises(TypeError, match="integer"):
+            reader.read(strange)
+    for far in ([2**63], [2**70], [-(2**70)], np.array([2**64 - 1], np.uint64), [-4], [0, 3]):
+        with pytest.raises(IndexError, match="there are 3 records"):
+            reader.read(far)
+    with pytest.raises(IndexError, match=f"position {2**70} is out of range: there are 3 records"):
+        reader[2**70]
+
+
+def test_positions_that_are_given_are_left_alone(tmp_path: Path) -> None:
+    reader = TFRecordReader(write(tmp_path / "a", [example(i) for i in range(3)]))
+    asked = np.array([-1, 0, -3])
+    view = reader.select(asked)
+    assert ids(reader.read(asked)) == [2, 0, 0] == ids(view)
+    asked[:] = 1
+    assert ids(view) == [2, 0, 0]
+    assert asked.flags.writeable
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, 2.0, True, "3", None, float("nan"), float("inf")])
+def test_batch_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
+    reader = TFRecordReader(write(tmp_path / "a", [example(0)]))
+    with pytest.raises(ValueError, match="an integer of at least 1"):
+        reader.batches(size)
