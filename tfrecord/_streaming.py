@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from indexer.files import DataFile, is_url, open_data
+from indexer.files import DataFile
 from indexer.framing import (
     HEADER_SIZE,
     VERIFY_ALL,
     VERIFY_LENGTHS,
     VERIFY_NONE,
+    UInt64Array,
     check_frames,
     corrupt_error,
     slices,
 )
-from indexer.streams import Chunk, detect, iter_chunks
+from indexer.streams import Chunk, iter_chunks, open_source
 from tfrecord._damage import DamagePolicy
 
 __all__ = ["GROUP", "ReadOptions", "Run", "stream_records"]
 
 # So many views are made at a time: fewer cost more calls, more fall out of the processor's cache.
 GROUP = 256
-
-UInt64Array = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -85,38 +82,21 @@ def stream_records(
     step: int = 1,
     seek: tuple[int, int] = (0, 0),
 ) -> Iterator[Run]:
-    """The records ``start``, ``start + step``, ... of a path or binary file object.
+    """The records ``start``, ``start + step``, ... of a path or URL, a binary file object, or a `DataFile`.
 
     What is good comes first, then damage goes to ``policy``. With a step the payloads of others are hopped
     over, not checked, so that of several shards exactly one meets a damaged payload. ``seek``: (offset,
     number) of a record at or before ``start`` to begin the hop at.
     """
-    if isinstance(source, DataFile):
-        yield from _stream(source, source, options, policy, path, start, step, seek)
+    if not isinstance(source, str):
+        yield from _stream(source, options, policy, path, start, step, seek)
         return
-    if isinstance(source, str) and options.mmap and options.compression_type in ("", "auto"):
-        file = open_plain(source, options.compression_type)
-        if file is not None:
-            with file:
-                yield from _stream(file, file, options, policy, path, start, step, seek)
-            return
-    yield from _stream(source, None, options, policy, path, start, step, seek)
-
-
-def open_plain(path: str, compression: str) -> DataFile | None:
-    """A plain local file, mapped; None for what is read as a stream."""
-    if is_url(path) or not os.path.isfile(path):
-        return None
-    file = open_data(path)
-    if file.mapped and (not compression or detect(bytes(file.view(0, min(file.size, 512)))) is None):
-        return file
-    file.close()
-    return None
+    with open_source(source, options.compression_type, mmap=options.mmap) as opened:
+        yield from _stream(opened, options, policy, path, start, step, seek)
 
 
 def _stream(
     source: Any,
-    file: DataFile | None,
     options: ReadOptions,
     policy: DamagePolicy,
     path: str,
@@ -125,6 +105,7 @@ def _stream(
     seek: tuple[int, int],
 ) -> Iterator[Run]:
     everything = (start, step) == (seek[1], 1)
+    file = source if isinstance(source, DataFile) else None
     chunks = iter_chunks(
         source,
         compression_type=options.compression_type,
