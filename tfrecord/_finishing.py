@@ -174,7 +174,7 @@ def finish_value(column: Column, value: Any) -> Any:
         raise DecodeError(f"has {length} values, not {size}", key=key, record=0)
     if column.raw:
         data = BytesColumn._trusted((value,), np.zeros(1, np.int64), np.array([len(value)]), None)
-        return _unpack(column, data, 1, None)[0]
+        return _unpack(column, data, 1, None)[0, ...]
     if column.kind != "bytes":
         return _cast(column, value, np.array([0, length]), None).reshape(shape)
     if shape == ():

@@ -297,6 +297,8 @@ class FeaturePlan:
     columns: tuple[Column, ...] | None
     #: Columns whose single values are more than what is stored: dense, raw, or of another dtype.
     special: tuple[Column, ...] = field(init=False, compare=False, repr=False)
+    #: Whether there are dense columns of no values, which single records have to be asked for once more.
+    hollow: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -304,6 +306,8 @@ class FeaturePlan:
             c for c in self.columns or () if c.shape is not None or c.dtype not in (None, "int64", "float32")
         )
         object.__setattr__(self, "special", tuple(special))
+        hollow = any(column.shape is not None and 0 in column.shape for column in self.special)
+        object.__setattr__(self, "hollow", hollow)
         object.__setattr__(self, "_hash", hash(self.columns))
 
     def __hash__(self) -> int:

@@ -153,7 +153,10 @@ def decode_record(
     """
     failure, context, lists = _decoder(plan, sequence_plan).record(payload, missing == "error")
     if failure is not None:
-        raise _error(failure)
+        error = _error(failure)
+        raise _damage(_Buffers((payload,)), plan, sequence_plan, error) or error
+    if plan.hollow or sequence_plan is not None and sequence_plan.hollow:
+        decode_batch(_Buffers((payload,)), plan, sequence_plan=sequence_plan)
     for column in plan.special:
         context[column.key] = finish_value(column, context[column.key])
     if sequence_plan is None:
@@ -265,11 +268,36 @@ def _first_error(
         else:
             break
     row = error.record
+    for start in (row, 0):  # kinds that differ between rows show on one thread only in one way
+        try:
+            _decode(_rows(payloads, start, row + 1), plan, sequence_plan, 1)
+        except (DecodeError, MissingFeatureError, FeatureKindError) as found:
+            error = found.at(None, row)
+            break
+    damage = _damage(_rows(payloads, row, row + 1), plan, sequence_plan, error)
+    return error if damage is None else damage.at(None, row)  # type: ignore[no-any-return]
+
+
+def _damage(
+    payload: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None, error: TFRecordError
+) -> DecodeError | None:
+    """What is wrong with a payload, alone in its batch, of which `error` says that it is not what was asked.
+
+    The kernel takes one feature after the other, and may meet one of the wrong kind before a damaged one.
+    """
+    if isinstance(error, DecodeError):
+        return None
     try:
-        _decode(_rows(payloads, row, row + 1), plan, sequence_plan, 1)
-    except (DecodeError, MissingFeatureError, FeatureKindError) as alone:
-        return alone.at(None, row)
-    return error  # type: ignore[no-any-return]
+        _decode(payload, _any_kind(plan), sequence_plan and _any_kind(sequence_plan), 1)
+    except DecodeError as damage:
+        return damage
+    except FeatureKindError:
+        pass
+    return None
+
+
+def _any_kind(plan: FeaturePlan) -> FeaturePlan:
+    return compile_features([column.key for column in plan.columns]) if plan.columns else plan
 
 
 def _rows(payloads: Any, start: int, stop: int) -> Any:

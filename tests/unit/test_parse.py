@@ -548,3 +548,58 @@ def test_a_flood_of_keys_is_refused_before_it_fills_the_memory() -> None:
     with pytest.raises(DecodeError, match="too many different features") as caught:
         parse_example(records)
     assert caught.value.record == 0
+
+
+def test_one_raw_scalar_is_an_array_as_other_scalars_are() -> None:
+    spec = {"x": FixedLenFeature((), "float32", 2, raw=True)}
+    for payload, expected in ((example(x=strings(b"\0\0\x80?")), 1.0), (example(), 2.0)):
+        value = parse_single_example(payload, spec)["x"]
+        assert isinstance(value, np.ndarray) and value.shape == ()
+        assert value == expected
+
+
+@pytest.mark.parametrize("payload", [example(), example(x=None)])
+def test_a_dense_feature_of_no_values_may_be_missing_in_no_path(payload: bytes) -> None:
+    spec = {"x": FixedLenFeature((0,), "int64")}
+    assert parse_single_example(example(x=ints()), spec)["x"].shape == (0,)
+    for parse_it in (lambda: parse_example([payload], spec), lambda: parse_single_example(payload, spec)):
+        with pytest.raises(MissingFeatureError, match="'x': is missing") as failure:
+            parse_it()
+        assert failure.value.record == 0
+    steps = sequence({}, {"x": [ints(), None]})
+    for parse_it in (
+        lambda: parse_sequence_example([steps], None, spec),
+        lambda: parse_single_sequence_example(steps, None, spec),
+    ):
+        with pytest.raises(MissingFeatureError, match="'x': is missing") as failure:
+            parse_it()
+        assert failure.value.record == 0
+
+
+def test_damage_is_told_before_a_wrong_kind() -> None:
+    cut = b"\x0a\x0c\x0a\x0a\x0a\x01b\x12\x05\x1a\x03\x0a\x01\x80"  # b: a packed run that ends within a value
+    payload = example(a=floats(1.0)) + cut
+    spec = {"a": "int", "b": "int", "c": FixedLenFeature((), "int64")}
+    batches = [example(a=ints(1), b=ints(1), c=ints(1)), payload]
+    with pytest.raises(DecodeError, match="cut short") as failure:
+        parse_example(batches, spec)
+    assert failure.value.record == 1
+    with pytest.raises(DecodeError, match="cut short") as failure:
+        parse_single_example(payload, spec)
+    assert failure.value.record == 0
+    with pytest.raises(DecodeError, match="cut short"):
+        parse_example([example(a=ints(1)), payload])
+    with pytest.raises(DecodeError, match="cut short"):
+        decode_record(payload, compile_features({"z": None, "b": None}), missing="error")
+
+
+def test_threads_report_the_same_of_two_conflicts_in_one_record() -> None:
+    rows = [example(a=ints(1))] * 32 + [example(b=ints(1))] * 40  # the second thread meets no int in a
+    rows.append(example(a=floats(1.0), b=floats(1.0)))
+    told = set()
+    for threads in (1, 2):
+        with pytest.raises(FeatureKindError, match="before") as failure:
+            parse_example(rows, num_threads=threads)
+        assert failure.value.record == 72
+        told.add(str(failure.value))
+    assert len(told) == 1
