@@ -156,7 +156,7 @@ def decode_record(
         error = _error(failure)
         raise _damage(_Buffers((payload,)), plan, sequence_plan, error) or error
     if plan.hollow or sequence_plan is not None and sequence_plan.hollow:
-        decode_batch(_Buffers((payload,)), plan, sequence_plan=sequence_plan)
+        decode_batch(_payloads((payload,)), plan, sequence_plan=sequence_plan)
     for column in plan.special:
         context[column.key] = finish_value(column, context[column.key])
     if sequence_plan is None:
@@ -275,7 +275,7 @@ def _first_error(
             error = found.at(None, row)
             break
     damage = _damage(_rows(payloads, row, row + 1), plan, sequence_plan, error)
-    return error if damage is None else damage.at(None, row)  # type: ignore[no-any-return]
+    return error if damage is None else damage.at(None, row)
 
 
 def _damage(
