@@ -23,7 +23,7 @@ import numpy as np
 from ._engine import kernel as _kernel
 from .errors import TruncatedRecordError
 
-__all__ = ["DataFile", "is_url", "open_data", "path_name", "remote_filesystem"]
+__all__ = ["DataFile", "is_url", "open_data", "path_name", "pread", "remote_filesystem"]
 
 # A chain such as simplecache::s3://... names a scheme at last; a local name may hold "::" too.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
@@ -92,9 +92,9 @@ class DataFile(ABC):
         """The first ``length`` bytes, or all where there are fewer."""
         return bytes(self.view(0, min(length, self.size)))
 
-    def reader(self) -> _Forward:
-        """A file object that reads this forward from its start."""
-        return _Forward(self)
+    def reader(self, position: int = 0) -> _Forward:
+        """A file object that reads this forward from ``position`` on."""
+        return _Forward(self, position)
 
     @abstractmethod
     def check_size(self) -> None:
@@ -128,17 +128,20 @@ class DataFile(ABC):
 
 
 class _Forward:
-    """What a stream needs of a file object."""
+    """What a stream needs of a file object, and what the scanner needs of a stream."""
 
-    def __init__(self, data: DataFile) -> None:
+    def __init__(self, data: DataFile, position: int) -> None:
         self.name = data.path
         self._data = data
-        self._position = 0
+        self._position = position
 
     def read(self, size: int) -> memoryview:
-        piece = self._data.view(self._position, min(size, self._data.size - self._position))
+        size = min(size, self._data.size - self._position)
+        piece = self._data.view(self._position, size) if size > 0 else memoryview(b"")
         self._position += piece.nbytes
         return piece
+
+    read_some = read
 
 
 class _DescriptorFile(DataFile):
@@ -165,15 +168,10 @@ class _DescriptorFile(DataFile):
         self._finalizer()
 
     def _read(self, offset: int, length: int) -> bytes:
-        parts = []
-        done = 0
-        while done < length:
-            part = os.pread(self._descriptor, length - done, offset + done)
-            if not part:
-                raise self._shrunk(os.fstat(self._descriptor).st_size, offset)
-            parts.append(part)
-            done += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        data = pread(self._descriptor, length, offset)
+        if len(data) < length:
+            raise self._shrunk(os.fstat(self._descriptor).st_size, offset)
+        return data
 
 
 class _MappedFile(DataFile):
@@ -181,10 +179,10 @@ class _MappedFile(DataFile):
 
     mapped = True
 
-    def __init__(self, path: str, size: int, file_map: Any) -> None:
+    def __init__(self, path: str, size: int, file_map: Any, buffer: Any) -> None:
         super().__init__(path, size)
         self._map = file_map
-        self._whole = memoryview(file_map).toreadonly()
+        self._whole = memoryview(buffer).toreadonly()
 
     def _read(self, offset: int, length: int) -> memoryview:
         self.check_size()
@@ -296,6 +294,16 @@ class _RemoteFile(DataFile):
         return data
 
 
+def pread(descriptor: int, length: int, offset: int) -> bytes:
+    """``length`` bytes at ``offset``, fewer only where the file ends (`os.pread` may always give fewer)."""
+    parts = []
+    done = 0
+    while done < length and (part := os.pread(descriptor, length - done, offset + done)):
+        parts.append(part)
+        done += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def _merged(ranges: Iterable[tuple[int, int]], size: int) -> list[tuple[int, int]]:
     """Sorted, clipped to the file, joined where they are near each other."""
     table = np.asarray(ranges if isinstance(ranges, np.ndarray) else list(ranges), np.int64).reshape(-1, 2)
@@ -317,6 +325,9 @@ def open_data(source: Any, *, mmap: bool = True) -> DataFile:
     ``mmap``: map a local file; where that fails (limits, file systems that cannot) it is read with pread.
     """
     if not isinstance(source, (str, bytes, os.PathLike)):
+        if not hasattr(source, "read") or not hasattr(source, "seek"):
+            kind = type(source).__name__
+            raise TypeError(f"a path or a seekable binary file object is needed, not {kind}")
         return _ObjectFile(path_name(source), source)
     path = os.fsdecode(source)
     if is_url(path):
@@ -348,12 +359,10 @@ def _try_map(path: str, absolute: str, descriptor: int, status: os.stat_result) 
     try:
         if _kernel is not None:
             file_map = _kernel.FileMap(descriptor, size, os.fsencode(absolute), status.st_dev, status.st_ino)
-            return _MappedFile(path, size, file_map)
+            return _MappedFile(path, size, file_map, file_map)
         if size == 0:
             return None
         python_map = _PythonMap(descriptor, size)
+        return _MappedFile(path, size, python_map, python_map.map)
     except OSError:
         return None
-    mapped = _MappedFile(path, size, python_map.map)
-    mapped._map = python_map
-    return mapped

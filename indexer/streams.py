@@ -87,7 +87,7 @@ def iter_chunks(
     try:
         walk = _Walk(source, verify, chunk_size, max_records, on_damage, num_threads)
         if isinstance(source, DataFile):
-            yield from walk.mapped(start) if source.mapped else walk.read(_Ranges(source, start[0]), start)
+            yield from walk.mapped(start) if source.mapped else walk.read(source.reader(start[0]), start)
         else:
             if start[0]:
                 _skip(source, start[0])
@@ -116,21 +116,6 @@ def _skip(stream: InputStream, count: int) -> None:
         if not piece:
             raise ValueError(f"{stream.path}: the start is beyond the end of the stream")
         count -= len(piece)
-
-
-class _Ranges:
-    """`InputStream`'s reading side over a `DataFile` that is not mapped."""
-
-    def __init__(self, data: DataFile, position: int) -> None:
-        self.path = data.path
-        self._data = data
-        self._position = position
-
-    def read_some(self, size: int) -> Any:
-        size = min(size, self._data.size - self._position)
-        piece = self._data.view(self._position, size) if size > 0 else b""
-        self._position += len(piece)
-        return piece
 
 
 class _Walk:

@@ -10,7 +10,7 @@ from typing import Any
 
 from indexer._engine import kernel
 from indexer.errors import CompressionError, TFRecordError
-from indexer.files import DataFile
+from indexer.files import DataFile, pread
 from indexer.streams import open_stream
 from tfrecord._damage import ForkSafeLock
 
@@ -69,15 +69,10 @@ class SpooledFile(DataFile):
     def _read(self, offset: int, length: int) -> Any:
         if self.mapped:
             return self._whole[offset : offset + length]
-        parts = []
-        done = 0
-        while done < length:
-            part = os.pread(self._storage.descriptor, length - done, self._base + offset + done)
-            if not part:
-                raise OSError(f"the spooled content of {self.path} was cut short")
-            parts.append(part)
-            done += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        data = pread(self._storage.descriptor, length, self._base + offset)
+        if len(data) < length:
+            raise OSError(f"the spooled content of {self.path} was cut short")
+        return data
 
 
 class Spool:

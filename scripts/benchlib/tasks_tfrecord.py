@@ -205,8 +205,8 @@ def _set_readahead(which: str) -> None:
         made = files._MappedFile.__init__
         madvise = ctypes.CDLL(None).madvise
 
-        def make(self: Any, path: str, size: int, file_map: Any) -> None:
-            made(self, path, size, file_map)
+        def make(self: Any, path: str, size: int, *maps: Any) -> None:
+            made(self, path, size, *maps)
             start = np.frombuffer(self.buffer(), np.uint8).ctypes.data
             if madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_RANDOM):
                 raise OSError("the map does not take MADV_RANDOM")
