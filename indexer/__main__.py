@@ -6,11 +6,12 @@ Exit codes: 0 fine, 1 something is wrong with a file, 2 the command was used wro
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 
-from .build import build_index, check_index, find_index
+from .build import build_index, check_index, find_index, no_index
 from .errors import TFRecordError
 from .formats import load_index
 from .index import RecordIndex
@@ -65,15 +66,15 @@ def _run(options: argparse.Namespace) -> None:
     else:
         found = options.index if options.index is not None else find_index(options.data)
         if found is None:
-            raise FileNotFoundError(
-                f"{options.data} has no index; build it: python -m indexer build {options.data}"
-            )
+            raise no_index(options.data)
         _show(load_index(found, options.data), options.records)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
     try:
         _run(options)
         sys.stdout.flush()

@@ -6,7 +6,9 @@ place.
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import stat
 from array import array
 from collections.abc import Callable, Iterable, Mapping
@@ -122,6 +124,13 @@ def _refuse_to_overwrite_data(path: str, target: str) -> None:
         raise ValueError(f"the index would overwrite other data: {target}")
 
 
+def no_index(path: str) -> FileNotFoundError:
+    """What to say where an index is asked for and none is there."""
+    if not is_url(path) and not os.path.exists(path):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return FileNotFoundError(f"{path} has no index; build it: python -m indexer build {shlex.quote(path)}")
+
+
 def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1) -> RecordIndex:
     """Check an index and its data completely, and return the index.
 
@@ -131,7 +140,7 @@ def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1)
     path = path_name(data_path)
     found = find_index(path) if index_path is None else os.fsdecode(index_path)
     if found is None:
-        raise FileNotFoundError(f"{path} has no index; build it: python -m indexer build {path}")
+        raise no_index(path)
     with open_data(data_path) as data:
         index = formats.load_index(found, data)
         formats.verify_arrays(found)

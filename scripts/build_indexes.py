@@ -12,6 +12,7 @@ are listed at the end, the others are built. Exit codes: 0 all are indexed, 1 so
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -41,8 +42,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _line(result: BuildResult) -> str:
     if result.error is not None:
-        return f"failed {result.path}: {result.error}"
-    return f"{result.status:6} {result.path}: {result.num_records} records"
+        return _one_line(f"failed {result.path}: {result.error}")
+    return _one_line(f"{result.status:6} {result.path}: {result.num_records} records")
+
+
+def _one_line(text: str) -> str:
+    """A name may hold a line feed, or bytes that are no text."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class _Progress:
@@ -93,7 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    log = open(options.log, "a", encoding="utf-8") if options.log else None
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
+    try:
+        log = open(options.log, "a", encoding="utf-8") if options.log else None
+    except OSError as error:
+        parser.error(f"the log cannot be written: {error}")
     progress = _Progress(log)
     try:
         results = build_indexes(
@@ -116,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     built = sum(result.status == "built" for result in results)
     print(f"{built} built, {len(results) - built - len(failed)} fresh, {len(failed)} failed")
     for result in failed:
-        print(f"failed: {result.path}: {result.error}", file=sys.stderr)
+        print(_one_line(f"failed: {result.path}: {result.error}"), file=sys.stderr)
     return 1 if failed else 0
 
 

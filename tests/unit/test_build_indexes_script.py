@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from indexer.formats import load_index
+from indexer.framing import frame_record
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_indexes.py"
 PAYLOADS = [b"alpha", b"", b"xyz"]
@@ -108,3 +109,39 @@ def test_as_a_command(tree: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "5 built" in result.stdout
+
+
+def awkward(folder: Path) -> list[Path]:
+    """A name with a line feed, and one that is no text."""
+    names = [b"line\nfeed.tfrecord", b"not\xfftext.tfrecord"]
+    paths = [folder / os.fsdecode(name) for name in names]
+    try:
+        for path in paths:
+            path.write_bytes(frame_record(b"x"))
+    except OSError:
+        pytest.skip("this file system has no such names")
+    return paths
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_any_name_is_one_line(encoding: str, tmp_path: Path) -> None:
+    paths = awkward(tmp_path)
+    paths[0].with_name("é.tfrecord").write_bytes(b"damaged")
+    log = tmp_path / "log"
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "--log", str(log)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONIOENCODING": encoding}
+    result = subprocess.run(command, capture_output=True, env=environment)
+    assert result.returncode == 1
+    for text in (result.stdout.decode(), log.read_text(encoding="utf-8")):
+        assert "line\\nfeed.tfrecord: 1 records\n" in text and "not\\udcfftext.tfrecord: 1 records\n" in text
+    assert len(log.read_text(encoding="utf-8").splitlines()) == 3
+    assert result.stderr.count(b"\n") == 1 and b"truncated_header" in result.stderr
+    assert all(len(load_index(f"{path}.tfindex", path)) == 1 for path in paths)
+
+
+def test_a_log_that_cannot_be_written(
+    script: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        script.main([str(tree), "--log", str(tree / "no" / "log")])
+    assert caught.value.code == 2 and "log cannot be written" in capsys.readouterr().err

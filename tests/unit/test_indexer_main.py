@@ -11,6 +11,7 @@ import pytest
 import indexer
 from indexer.__main__ import main
 from indexer.formats import load_index
+from indexer.framing import frame_record
 
 PAYLOADS = [b"alpha", b"", b"xyz"]
 
@@ -94,3 +95,27 @@ def test_as_a_command(make_file: Any) -> None:
     result = run("build", str(data))
     assert result.returncode == 1 and "looks like text" in result.stderr and "Traceback" not in result.stderr
     assert run("build").returncode == 2
+
+
+def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"not\xfftext \xc3\xa9.tfrecord")
+    try:
+        data.write_bytes(frame_record(b"x"))
+    except OSError:
+        pytest.skip("this file system has no such names")
+    for encoding in ("utf-8:strict", "ascii:strict"):
+        for command in ("build", "check", "show"):
+            environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONWARNINGS": "ignore"}
+            result = subprocess.run(
+                [sys.executable, "-m", "indexer", command, str(data)], capture_output=True, env=environment
+            )
+            assert (result.returncode, result.stderr) == (0, b"")
+            assert b"not\\udcfftext" in result.stdout
+
+
+def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str], make_file: Any) -> None:
+    for command in ("check", "show"):
+        assert main([command, str(tmp_path / "no")]) == 1
+        assert "No such file" in capsys.readouterr().err
+        assert main([command, str(make_file(PAYLOADS))]) == 1
+        assert "has no index; build it" in capsys.readouterr().err

@@ -171,3 +171,15 @@ def test_the_module_is_a_command(tmp_path: Path) -> None:
     assert done.returncode == 1 and "record 2 at offset 37" in done.stderr
     done = subprocess.run([*command, "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and "FOLDER [OUT_FOLDER]" in done.stdout
+
+
+def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+    try:
+        write(tmp_path / os.fsdecode(b"not\xfftext.tfrecord"))
+    except OSError:
+        pytest.skip("this file system has no such names")
+    command = [sys.executable, "-m", "tfrecord.tools.tfrecord2idx", tmp_path]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.endswith(b"not\\udcfftext.tfindex: 3 records\n")

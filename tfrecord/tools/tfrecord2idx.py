@@ -7,6 +7,7 @@ an index that is already there stays as it was.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -96,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "index", metavar="INDEX", nargs="?", help="the index file, or a folder for the indexes"
     )
     args = parser.parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
     failed = 0
     try:
         pairs = _pairs(args.data, args.index, parser.error)
