@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
 from indexer._engine import kernel
-from indexer.files import DataFile, open_data
+from indexer.files import DataFile, is_url, open_data
 from tfrecord._damage import ForkSafeLock
 
 __all__ = ["OpenFiles"]
@@ -19,65 +18,45 @@ MAX_MAPPED_FILES = 1024
 
 
 class OpenFiles:
-    """Data files, opened when used; a bounded number stays open. Safe to use from several threads.
+    """Data files, opened when used; those used last stay open. Safe to use from several threads.
 
-    Views of a file outlive its closing (see `DataFile`), so that a file may go at any time that nobody is in
-    the middle of reading it.
+    A file that makes room for another is forgotten, not closed: it goes when nobody uses it any more.
+    Names are kept as they were given. Where the working directory has changed since, `place` puts the one of
+    then (``folder``) before those that are relative.
     """
 
     def __init__(self, paths: Sequence[str], *, mmap: bool = True) -> None:
         self._paths = paths
+        relative = any(not os.path.isabs(path) and not is_url(path) for path in paths)
+        self.folder = os.getcwd() if relative else None
         self._mmap = mmap
         self._limit = MAX_MAPPED_FILES if mmap and kernel is not None else MAX_OPEN_FILES
         self._lock = ForkSafeLock()
         self._open: OrderedDict[int, DataFile] = OrderedDict()
-        self._users: dict[int, int] = {}
 
-    @contextmanager
-    def use(self, number: int) -> Iterator[DataFile]:
-        """File ``number``, open until the end of the block at least."""
-        file = self.acquire(number)
-        try:
-            yield file
-        finally:
-            self.release(number)
+    def place(self, path: str) -> str:
+        """A name that leads to the file ``path`` from the present working directory."""
+        if self.folder is None or is_url(path) or os.getcwd() == self.folder:
+            return path
+        return os.path.join(self.folder, path)
 
-    def acquire(self, number: int) -> DataFile:
-        """File ``number``, open until `release` at least."""
+    def get(self, number: int) -> DataFile:
+        """File ``number``, open as long as the caller holds it."""
+        if len(self._paths) <= self._limit:  # then nothing has to go, and the order does not count
+            file = self._open.get(number)
+            if file is not None:
+                return file
         with self._lock:
             file = self._open.get(number)
             if file is None:
-                self._close_unused(self._limit - 1)
-                file = self._open[number] = open_data(self._paths[number], mmap=self._mmap)
+                while len(self._open) >= self._limit:
+                    self._open.popitem(last=False)
+                file = self._open[number] = open_data(self.place(self._paths[number]), mmap=self._mmap)
             else:
                 self._open.move_to_end(number)
-            self._users[number] = self._users.get(number, 0) + 1
             return file
 
-    def release(self, number: int) -> None:
-        with self._lock:
-            left = self._users[number] - 1
-            if left:
-                self._users[number] = left
-            else:
-                del self._users[number]
-
-    def _close_unused(self, keep: int) -> None:
-        """Close those used longest ago, until ``keep`` are open or the rest is in use."""
-        while len(self._open) > keep:
-            unused = next((number for number in self._open if number not in self._users), None)
-            if unused is None:
-                return
-            self._open.pop(unused).close()
-
     def close(self) -> None:
-        """Close what is not in use; views stay valid, and a later `use` opens again."""
+        """Forget all files; views stay valid, and a later `get` opens again."""
         with self._lock:
-            self._close_unused(0)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._paths, self._mmap)
-
-
-def _rebuild(paths: Sequence[str], mmap: bool) -> OpenFiles:
-    return OpenFiles(paths, mmap=mmap)
+            self._open.clear()

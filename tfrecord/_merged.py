@@ -127,7 +127,7 @@ def find_type(store: RecordStore, *, wants_features: bool) -> str:
 def _first_payloads(store: RecordStore) -> list[memoryview]:
     """Some good records that are not empty, of the first file that has such; damage is left for later."""
     quiet = DamagePolicy("skip")
-    for path in store.paths:
+    for path in map(store.place, store.paths):
         for run in stream_records(path, store.options, quiet, path=path):
             found = [payload for payload in islice(run.payloads(), SAMPLE) if len(payload)]
             if found:

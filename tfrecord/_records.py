@@ -77,6 +77,10 @@ class RecordStore:
         self._looked_through: set[int] = set()
         self._lock = ForkSafeLock()
 
+    def place(self, path: str) -> str:
+        """Where one of the files or of their indexes is now; see `OpenFiles`."""
+        return self._files.place(path)
+
     # ---- positions -----------------------------------------------------------------------------------------
 
     @property
@@ -97,7 +101,7 @@ class RecordStore:
     def _hop(self, number: int) -> RecordIndex:
         """Where the records are, by their headers alone; of a damaged file raise, or keep what comes
         before."""
-        path, compression = self.paths[number], self.compression(number)
+        path, compression = self.place(self.paths[number]), self.compression(number)
         source: Any = path
         if compression:
             try:
@@ -141,7 +145,7 @@ class RecordStore:
             return self.options.compression_type
         found = self._compressions.get(number)
         if found is None:
-            found = self._compressions[number] = stored_compression(self.paths[number])
+            found = self._compressions[number] = stored_compression(self.place(self.paths[number]))
         return found
 
     # ---- bytes ---------------------------------------------------------------------------------------------
@@ -155,28 +159,18 @@ class RecordStore:
             if start >= len(index):
                 return
             seek = (int(index.offsets[start]), start)
-        path = self.paths[number]
+        path = self.place(self.paths[number])
         if self._indexes[number] is not None and not is_url(path):
             self._check_size(number, os.stat(path).st_size)
         # list(reader) asks for the length first, which spools a compressed file; no need to inflate it again.
         source: Any = self._spool.peek(path) or path
         # A file that is mapped already, or will be for positions, need not be mapped again for every pass.
-        shared = self.options.mmap and not self.compression(number) and os.path.isfile(path)
-        if shared:
-            source = self._files.acquire(number)
-        try:
-            yield from stream_records(
-                source if not shared or source.mapped else path,
-                self.options,
-                self.policy,
-                path=path,
-                start=start,
-                step=step,
-                seek=seek,
-            )
-        finally:
-            if shared:
-                self._files.release(number)
+        if self.options.mmap and not self.compression(number) and os.path.isfile(path):
+            file = self._files.get(number)
+            source = file if file.mapped else path
+        yield from stream_records(
+            source, self.options, self.policy, path=path, start=start, step=step, seek=seek
+        )
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
@@ -184,7 +178,7 @@ class RecordStore:
         index = self.index(number)
         index.check_entry(record)
         offset, length = int(index.offsets[record]), int(index.lengths[record])
-        source = self._acquire(number)
+        source = self._open(number)
         try:
             if offset + length + FRAME_OVERHEAD > source.size:
                 raise self._error(source, record, offset, "truncated_record")
@@ -194,8 +188,6 @@ class RecordStore:
                 raise self._error(source, record, offset, reason)
         except CorruptRecordError as error:
             raise _placed(error, record, offset) from None
-        finally:
-            self._release(number)
         return frame[HEADER_SIZE : HEADER_SIZE + length], number, record
 
     def fetch(self, positions: Int64Array) -> Fetched:
@@ -246,7 +238,7 @@ class RecordStore:
         index = self._checked(number)
         index.check_entries(records)
         offsets, lengths = index.offsets[records], index.lengths[records]
-        source = self._acquire(number)
+        source = self._open(number)
         try:
             order: Int64Array | None = None
             if len(records) >= _LARGE_BATCH or int(lengths.sum()) >= _LARGE_BYTES:
@@ -259,8 +251,6 @@ class RecordStore:
             bad = self._check(source, buffer, places, offsets, lengths, records, order)
         except CorruptRecordError as error:
             raise _placed(error, int(records[0]), int(offsets[0])) from None
-        finally:
-            self._release(number)
         return buffer, (places + _HEADER).view(np.int64), lengths.view(np.int64), bad
 
     def _check(
@@ -301,19 +291,15 @@ class RecordStore:
                 index = self._indexes[number] = index.replace(checked=True)
         return index
 
-    def _acquire(self, number: int) -> DataFile:
+    def _open(self, number: int) -> DataFile:
         compression = self.compression(number)
         if compression:
-            spooled = self._spool.get(self.paths[number], compression)
+            spooled = self._spool.get(self.place(self.paths[number]), compression)
             if spooled.error is not None and not self.policy.skips:
                 raise spooled.error
             return spooled
-        file = self._files.acquire(number)
-        try:
-            self._check_size(number, file.size)
-        except StaleIndexError:
-            self._files.release(number)
-            raise
+        file = self._files.get(number)
+        self._check_size(number, file.size)
         return file
 
     def _check_size(self, number: int, size: int) -> None:
@@ -322,10 +308,6 @@ class RecordStore:
         if size != index.file_size:
             reason = f"the data had {index.file_size} bytes when positions were learned, now it has {size}"
             raise StaleIndexError(self.paths[number], index.index_path, reason)
-
-    def _release(self, number: int) -> None:
-        if not self.compression(number):
-            self._files.release(number)
 
     def _error(self, source: DataFile, record: int, offset: int, reason: str) -> TFRecordError:
         if isinstance(source, SpooledFile) and source.error is not None and offset >= source.size:
@@ -340,13 +322,23 @@ class RecordStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         named = [None if index is None else index.index_path for index in self.given]
-        return _reopen, (self.paths, named, self.options, self.policy)
+        return _reopen, (self.paths, named, self.options, self.policy, self._files.folder)
 
 
 def _reopen(
-    paths: Sequence[str], named: Sequence[str | None], options: ReadOptions, policy: DamagePolicy
+    paths: Sequence[str],
+    named: Sequence[str | None],
+    options: ReadOptions,
+    policy: DamagePolicy,
+    folder: str | None,
 ) -> RecordStore:
-    return RecordStore(paths, load_indexes(paths, named, options, policy), options, policy)
+    """The store in another process, whose working directory may be another one."""
+    store = RecordStore(paths, [None] * len(paths), options, policy)
+    store._files.folder = folder
+    places = [store.place(path) for path in paths]
+    indexes = load_indexes(places, [name and store.place(name) for name in named], options, policy)
+    store.given, store._indexes = tuple(indexes), list(indexes)
+    return store
 
 
 def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecordError:

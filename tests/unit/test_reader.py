@@ -629,3 +629,32 @@ def test_batch_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
     reader = TFRecordReader(write(tmp_path / "a", [example(0)]))
     with pytest.raises(ValueError, match="an integer of at least 1"):
         reader.batches(size)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_relative_names_lead_to_the_files_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mmap: bool, indexed: bool
+) -> None:
+    write(tmp_path / "a", [example(0), example(1)])
+    write(tmp_path / "b.gz", [example(2), example(3)])
+    monkeypatch.chdir(tmp_path)
+    if indexed:
+        build_index("a")
+        build_index("b.gz")
+    paths: list[str | Path] = ["a", Path("b.gz")]
+    untouched, opened = (TFRecordReader(paths, mmap=mmap) for _ in range(2))
+    assert opened.paths == ("a", "b.gz")
+    assert ids(opened) == ids(opened.read(range(4)))
+    iterator = iter(TFRecordReader(paths, mmap=mmap))
+    data = pickle.dumps(untouched)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    copy = pickle.loads(data)
+    assert copy.has_index == indexed
+    for reader in (untouched, opened, copy, pickle.loads(pickle.dumps(copy))):
+        assert ids(reader) == ids(reader.read(range(4))) == [0, 1, 2, 3]
+        assert [int(reader[i]["id"][0]) for i in range(4)] == [0, 1, 2, 3]
+        reader.close()
+        assert ids(reader.batches(4).__next__()) == [0, 1, 2, 3]
+    assert ids(iterator) == [0, 1, 2, 3]
