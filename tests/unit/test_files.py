@@ -167,3 +167,9 @@ def test_names() -> None:
 def test_file_urls_are_local(path: Path) -> None:
     data = open_data(f"file://{path}")
     assert data.size == len(CONTENT) and data.path == f"file://{path}"
+
+
+@pytest.mark.parametrize("source", [None, 5, object(), ["a"]])
+def test_what_is_no_file(source: Any) -> None:
+    with pytest.raises(TypeError, match="a path or a seekable binary file object is needed"):
+        open_data(source)
