@@ -178,7 +178,7 @@ class RecordStore:
         index = self.index(number)
         index.check_entry(record)
         offset, length = int(index.offsets[record]), int(index.lengths[record])
-        source = self._open(number)
+        source = self.open(number)
         try:
             if offset + length + FRAME_OVERHEAD > source.size:
                 raise self._error(source, record, offset, "truncated_record")
@@ -238,7 +238,7 @@ class RecordStore:
         index = self._checked(number)
         index.check_entries(records)
         offsets, lengths = index.offsets[records], index.lengths[records]
-        source = self._open(number)
+        source = self.open(number)
         try:
             order: Int64Array | None = None
             if len(records) >= _LARGE_BATCH or int(lengths.sum()) >= _LARGE_BYTES:
@@ -291,7 +291,12 @@ class RecordStore:
                 index = self._indexes[number] = index.replace(checked=True)
         return index
 
-    def _open(self, number: int) -> DataFile:
+    def open(self, number: int) -> DataFile:
+        """The stored, or decompressed, bytes of one file, open as long as the caller holds it.
+
+        Raises:
+            StaleIndexError: it has not the size any more that it had when positions were learned.
+        """
         compression = self.compression(number)
         if compression:
             spooled = self._spool.get(self.place(self.paths[number]), compression)

@@ -56,12 +56,12 @@ class Readahead:
         """Tell of a piece from `begin` on; where it ends."""
         store = self._store
         piece = self._positions[begin : begin + _PIECE]
-        numbers = np.searchsorted(store.starts, piece, side="right") - 1
+        numbers, places = store.places(piece)
         offsets, lengths = np.empty(len(piece), np.int64), np.empty(len(piece), np.int64)
         files = np.unique(numbers).tolist()
         for number in files:
             here = numbers == number
-            index, records = store.index(number), piece[here] - store.starts[number]
+            index, records = store.index(number), places[here]
             offsets[here], lengths[here] = index.offsets[records], index.lengths[records]
         count = max(1, int(np.searchsorted(np.cumsum(lengths), self._bytes)))
         self._bytes = min(2 * self._bytes, _PIECE_BYTES)
@@ -73,13 +73,8 @@ class Readahead:
 
     def _advise(self, number: int, offsets: Int64Array, lengths: Int64Array) -> None:
         try:
-            file = self._store._acquire(number)
-        except (OSError, TFRecordError):
-            return  # the reading will say what is wrong
-        try:
+            file = self._store.open(number)
             if not (file.mapped and _resident(file.buffer(), offsets)):
                 file.advise(np.stack((offsets, lengths), axis=1))
         except (OSError, TFRecordError):
-            return
-        finally:
-            self._store._release(number)
+            return  # the reading will say what is wrong
