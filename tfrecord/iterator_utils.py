@@ -12,9 +12,9 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["cycle", "sample_iterators", "shuffle_iterator"]
+__all__ = ["check_queue_size", "check_weights", "cycle", "sample_iterators", "shuffle_iterator"]
 
 T = TypeVar("T")
 
@@ -60,30 +60,35 @@ def sample_iterators(
         ValueError: at the call, for weights that are not as said.
     """
     sources = list(iterators)
-    weights = check_weights(ratios, len(sources))
+    weights = check_weights(ratios, [f"source {i}" for i in range(len(sources))])
     rng = random.Random(seed)
     enabled = [(source, weight) for source, weight in zip(sources, weights, strict=True) if weight > 0]
     return _sample([source for source, _ in enabled], [weight for _, weight in enabled], infinite, rng)
 
 
-def check_weights(ratios: Iterable[float], count: int) -> list[float]:
-    """The weights of ``count`` sources as floats, or a ValueError that says which one is wrong."""
-    weights = []
-    for position, ratio in enumerate(ratios):
+def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float]:
+    """The weights of the named sources as floats, the largest 1: only the proportions count, and sums of huge
+    ones stay finite.
+
+    Raises:
+        ValueError: not one weight a source, one that is no finite number >= 0, or none that is positive.
+    """
+    given = list(weights)
+    if len(given) != len(names):
+        raise ValueError(f"there are {len(names)} sources but {len(given)} weights")
+    checked = []
+    for weight, name in zip(given, names, strict=True):
         try:
-            weight = float(ratio)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"weight {position} is {ratio!r}; a weight is a number") from error
-        if not math.isfinite(weight) or weight < 0:
-            raise ValueError(f"weight {position} is {ratio!r}; weights are finite and not negative")
-        weights.append(weight)
-    if len(weights) != count:
-        raise ValueError(f"there are {count} sources but {len(weights)} weights")
-    if not any(weights):
+            value = float(weight)
+        except (TypeError, ValueError):
+            raise ValueError(f"the weight of {name!r} is {weight!r}; a weight is a number") from None
+        if not math.isfinite(value) or value < 0:
+            raise ValueError(f"the weight of {name!r} is {weight!r}; weights are finite and not negative")
+        checked.append(value)
+    largest = max(checked, default=0.0)
+    if not largest:
         raise ValueError("at least one weight must be positive")
-    # Only the proportions count; this keeps sums of huge weights finite.
-    largest = max(weights)
-    return [weight / largest for weight in weights]
+    return [value / largest for value in checked]
 
 
 def _open(source: Callable[[], Iterable[T]] | Iterable[T], infinite: bool) -> Iterator[T]:

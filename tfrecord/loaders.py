@@ -248,7 +248,7 @@ def multi_tfrecord_loader(
     """
     if not isinstance(splits, Mapping):
         raise TypeError(f"splits is a mapping of name to weight, not {type(splits).__name__}")
-    weights = check_weights(splits.values(), len(splits))
+    weights = check_weights(splits.values(), list(splits))
     plan = compile_features(description)
     lists = None if sequence_description is None else compile_features(sequence_description)
     policy = DamagePolicy(on_error, max_skips)

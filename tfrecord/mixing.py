@@ -6,8 +6,7 @@ worker works out the same global sequence and takes its own places of it: weight
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,29 +14,12 @@ import numpy.typing as npt
 
 from tfrecord._permutation import Int64Array, derive_key, hash_places
 
-__all__ = ["ENDLESS", "MixOrder", "check_weights"]
+__all__ = ["ENDLESS", "MixOrder"]
 
 # The length of an infinite mix: no run gets there, and sums of two such still fit int64.
 ENDLESS = 1 << 60
 
 _DRAWS = 8192
-
-
-def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float]:
-    """The weights as floats, largest 1; ValueError where one is no finite number >= 0 or none is positive."""
-    checked = []
-    for weight, name in zip(weights, names, strict=True):
-        try:
-            value = float(weight)
-        except (TypeError, ValueError):
-            raise ValueError(f"the weight of {name!r} is {weight!r}; a weight is a number") from None
-        if not math.isfinite(value) or value < 0:
-            raise ValueError(f"the weight of {name!r} is {weight!r}; weights are finite and not negative")
-        checked.append(value)
-    largest = max(checked, default=0.0)
-    if largest <= 0:
-        raise ValueError("at least one weight must be positive")
-    return [weight / largest for weight in checked]
 
 
 def _uniform(places: Int64Array, key: int) -> npt.NDArray[np.float64]:

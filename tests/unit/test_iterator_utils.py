@@ -33,12 +33,12 @@ def test_cycle_wants_a_function() -> None:
     ("ratios", "message"),
     [
         ([1.0], "2 sources but 1 weights"),
-        ([1.0, -0.5], "weight 1 is -0.5"),
-        ([float("nan"), 1], "weight 0 is nan"),
-        ([1, float("inf")], "weight 1 is inf"),
+        ([1.0, -0.5], "weight of 'source 1' is -0.5"),
+        ([float("nan"), 1], "weight of 'source 0' is nan"),
+        ([1, float("inf")], "weight of 'source 1' is inf"),
         ([0, 0.0], "at least one weight must be positive"),
-        (["a", 1], "weight 0 is 'a'"),
-        ([None, 1], "weight 0 is None"),
+        (["a", 1], "weight of 'source 0' is 'a'"),
+        ([None, 1], "weight of 'source 0' is None"),
     ],
 )
 def test_bad_weights_fail_at_the_call(ratios: list[float], message: str) -> None:

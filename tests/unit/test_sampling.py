@@ -12,7 +12,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tfrecord.mixing import ENDLESS, MixOrder, check_weights
+from tfrecord.iterator_utils import check_weights
+from tfrecord.mixing import ENDLESS, MixOrder
 from tfrecord.sampling import BlockOrder, Permutation, QueueOrder, Share, StoredOrder, shuffled_order
 
 # Beyond the sizes of the sorted table, so that the network is what is tested.

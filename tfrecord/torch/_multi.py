@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfrecord._permutation import derive_key
-from tfrecord.mixing import ENDLESS, MixOrder, check_weights
+from tfrecord.iterator_utils import check_weights
+from tfrecord.mixing import ENDLESS, MixOrder
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._mixed import MixedBatches, MixedRecords
