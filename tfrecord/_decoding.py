@@ -74,15 +74,15 @@ def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
 def decoded_ahead(
     views: Iterable[memoryview],
     first: int,
-    check: Callable[[], object],
+    check: Callable[[int], object],
     decode: Callable[[memoryview], Any],
     failed: Callable[[int, memoryview, LocatedError], object],
 ) -> Iterator[list[Any]]:
     """``decode`` of each payload, a few ahead of what is taken, so that one ``check`` of the file does for
     them.
 
-    ``failed`` gets the place (counted from ``first``), the payload and the error, after the records before it
-    were given out; it raises, or returns to go on without the record.
+    ``check`` gets the place of the next (counted from ``first``). ``failed`` gets the place, the payload and
+    the error, after the records before it were given out; it raises, or returns to go on without the record.
     """
     payloads = iter(views)
     row = first
@@ -90,14 +90,14 @@ def decoded_ahead(
         few = list(islice(payloads, _AHEAD))
         if not few:
             return
-        check()
+        check(row)
         done: list[Any] = []
         size = 0
         for payload in few:
             if size > _AHEAD_BYTES:  # large ones are not held, but looked at one by one
                 yield done
                 done, size = [], 0
-                check()
+                check(row)
             try:
                 done.append(decode(payload))
             except LOCATED_ERRORS as error:
@@ -169,7 +169,7 @@ class RecordDecoder:
 
         for first, views in zip(count(0, GROUP), rows.groups(), strict=False):
             if self.record_type == "bytes":
-                rows.check()
+                rows.check(first)
                 yield [view.tobytes() for view in views]
             else:
                 self.look(rows.paths[0], views)

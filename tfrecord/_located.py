@@ -52,10 +52,13 @@ class Rows:
         """Path and record number of a row."""
         return self.paths[int(self.numbers[row])], int(self.records[row])
 
-    def check(self) -> None:
-        """Raise if a file has shrunk since it was looked at; to be called before payloads are read."""
-        for run in self.runs:
-            run.check()
+    def check(self, row: int = 0) -> None:
+        """Raise if a file has shrunk since it was looked at; to be called before payloads are read.
+
+        ``row``: the first that will be read; one of the first run.
+        """
+        for place, run in enumerate(self.runs):
+            run.check(0 if place else (int(self.records[row]) - run.first) // run.step)
 
     def groups(self) -> Iterator[list[memoryview]]:
         """The payloads as read-only views that stay valid, some at a time."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from indexer.errors import TruncatedRecordError
 from indexer.files import DataFile
 from indexer.framing import (
     HEADER_SIZE,
@@ -46,7 +47,8 @@ class ReadOptions:
 class Run(NamedTuple):
     """Good records of one buffer: the first, and every ``step``-th after it.
 
-    ``offsets`` are those of the frames in ``buffer``, ``lengths`` those of the payloads; uint64.
+    ``offsets`` are those of the frames in ``buffer``, ``lengths`` those of the payloads; uint64. ``base`` is
+    where ``buffer`` begins in the file.
     """
 
     buffer: memoryview
@@ -54,17 +56,25 @@ class Run(NamedTuple):
     lengths: UInt64Array
     first: int
     step: int
+    base: int
     file: DataFile | None
 
-    def check(self) -> None:
-        """Raise if the mapped file has shrunk by now: reading on would kill the process."""
-        if self.file is not None and not self.file.closed:
+    def check(self, place: int = 0) -> None:
+        """Raise if the mapped file has shrunk by now: reading record ``place`` of these would kill the
+        process."""
+        if self.file is None or self.file.closed:
+            return
+        try:
             self.file.check_size()
+        except TruncatedRecordError as error:
+            offset = self.base + int(self.offsets[place])
+            raise error.at(self.first + place * self.step, offset) from None
 
     def groups(self) -> Iterator[list[memoryview]]:
         """The payloads as read-only views that keep the buffer alive, some at a time."""
         for at in range(0, len(self.offsets), GROUP):
             end = at + GROUP
+            self.check(at)
             yield slices(self.buffer, self.offsets[at:end], self.lengths[at:end], HEADER_SIZE)
 
     def payloads(self) -> Iterator[memoryview]:
@@ -116,7 +126,9 @@ def _stream(
     )
     for chunk in chunks:
         if everything:
-            yield Run(chunk.buffer, chunk.offsets, chunk.lengths, chunk.first_record, 1, file)
+            yield Run(
+                chunk.buffer, chunk.offsets, chunk.lengths, chunk.first_record, 1, chunk.base_offset, file
+            )
             continue
         before = chunk.first_record - start
         skipped = -before if before < 0 else -before % step
@@ -141,7 +153,7 @@ def _own(
         bad = check_frames(chunk.buffer, offsets, lengths, verify=level)
         good = len(offsets) if bad is None else bad[0]
         if good:
-            yield Run(chunk.buffer, offsets[:good], lengths[:good], first, step, file)
+            yield Run(chunk.buffer, offsets[:good], lengths[:good], first, step, chunk.base_offset, file)
         if bad is None:
             return
         place = chunk.base_offset + int(offsets[good])

@@ -24,7 +24,7 @@ from indexer.errors import (
 )
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
 from tfrecord.example_pb2 import Example
-from tfrecord.loaders import example_loader, tfrecord_iterator
+from tfrecord.loaders import example_loader, tfrecord_iterator, tfrecord_loader
 from tfrecord.reader import TFRecordReader
 
 Way = Callable[..., Iterator[int]]
@@ -370,6 +370,35 @@ def test_a_file_that_shrinks_under_an_open_reader_raises(tmp_path: Path, mmap: b
         assert str(path) in str(caught.value)
     with pytest.raises(TFRecordError):
         list(reader.batches(7))
+
+
+@pytest.mark.parametrize("records_of", ["bytes", "example"])
+def test_a_file_that_shrinks_in_the_middle_of_a_pass_says_where(tmp_path: Path, records_of: str) -> None:
+    """Of a map, which must not be touched beyond the new end; the place is that of the next record."""
+    path = tmp_path / "data"
+    size = len(frame_record(example(0)))
+    count = 3 * (1 << 20) // size  # several chunks
+    data = frame_record(example(0)) * count
+    batch = 1000
+    passes: dict[str, Callable[[TFRecordReader], Iterator[int]]] = {
+        "records": lambda reader: (1 for _ in reader),
+        "batches": lambda reader: (batch for _ in reader.batches(batch)),
+        "raw": lambda reader: (1 for _ in reader.iter_file(0)),
+        "every third": lambda reader: (3 for _ in reader.iter_file(0, step=3)),
+        "loader": lambda reader: (1 for _ in tfrecord_loader(str(path), None)),
+        "payloads": lambda reader: (1 for _ in tfrecord_iterator(str(path))),
+    }
+    for name, start in passes.items():
+        path.write_bytes(data)
+        running = start(TFRecordReader(path, record_type=records_of))
+        done = next(running)
+        os.truncate(path, 10 * size)
+        with pytest.raises(TruncatedRecordError, match="shrank") as caught:
+            for step in running:
+                done += step
+        error = caught.value
+        assert (error.path, error.record, error.offset) == (str(path), done, done * size), name
+        assert done < count
 
 
 @pytest.mark.parametrize("mmap", [True, False])
