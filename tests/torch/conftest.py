@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.random  # noqa: F401 - here, and not at the first use in each worker
 import pytest
 
 import indexer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -9,6 +10,7 @@ import random
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +278,12 @@ class TestState:
 
 class TestErrors:
     """Few of them with workers: torch takes five seconds to part with a worker that has failed."""
+
+    @pytest.fixture(autouse=True)
+    def without_leftovers(self) -> Iterator[None]:
+        """A failed loader that is collected in a later test's worker would end in there."""
+        yield
+        gc.collect()
 
     @pytest.mark.parametrize(
         ("kind", "workers"), [(TFRecordDataset, 0), (TFRecordDataset, 2), (TFRecordMapDataset, 0)]
