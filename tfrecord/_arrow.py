@@ -14,7 +14,7 @@ from tfrecord._optional import optional
 
 # A view (Arrow columnar format, "Variable-size Binary View Layout") is 16 bytes: length, then up to 12 bytes
 # inline, or 4 bytes of prefix, the buffer's number and an int32 offset into it.
-_INLINE = 12
+INLINE = 12
 _VIEW_MAX = (1 << 31) - 1
 # Buffers past 2 GiB are given to Arrow once per gibibyte in use, so that every offset fits int32.
 _WINDOW_BITS = 30
@@ -105,7 +105,7 @@ def _fill_views(
     rows: Any,
 ) -> None:
     """The bytes that stand in the views themselves: whole short values, the first four of long ones."""
-    taken = np.where(lengths <= _INLINE, lengths, 4)
+    taken = np.where(lengths <= INLINE, lengths, 4)
     numbers = np.arange(len(views))[rows]
     flat = views.view(np.uint8).reshape(-1)
     step = 1 << 20  # bounds the index arrays
@@ -125,7 +125,7 @@ def _place(
     """Number and offset of each long value; returns the Arrow buffers, counted on from `first`."""
     pa = optional("pyarrow")
     numbers = np.arange(len(views))[rows]
-    numbers = numbers[lengths[numbers] > _INLINE]
+    numbers = numbers[lengths[numbers] > INLINE]
     windows = offsets[numbers] >> _WINDOW_BITS
     used, window_of = np.unique(windows, return_inverse=True)
     views[numbers, 2] = first + window_of

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrecord._arrays import BoolArray, ranges, splits_of
+from tfrecord._arrow import INLINE
 from tfrecord._bytes_column import BytesColumn
 from tfrecord._optional import optional
 from tfrecord._ragged import Ragged
@@ -83,7 +84,7 @@ def _bytes(array: Any, kind: Any) -> BytesColumn | None:
         return BytesColumn(buffers, offsets, np.full(count, kind.byte_width))
     if types.is_binary_view(kind) or types.is_string_view(kind):
         views = np.frombuffer(buffers[0], np.int32).reshape(-1, 4)[start : start + count].astype(np.int64)
-        inline = views[:, 0] <= 12
+        inline = views[:, 0] <= INLINE
         places = np.arange(start, start + count, dtype=np.int64) * 16 + 4
         ids = np.where(inline, 0, views[:, 2] + 1)
         return BytesColumn(buffers, np.where(inline, places, views[:, 3]), views[:, 0].copy(), ids)

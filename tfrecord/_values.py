@@ -25,7 +25,6 @@ KIND_NAMES = {BYTES: "bytes", FLOAT: "float", INT: "int"}
 TYPE_NAMES = {"byte": BYTES, "bytes": BYTES, "float": FLOAT, "float32": FLOAT, "int": INT, "int64": INT}
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 _MAX_DEPTH = 64
 EXPECTED = {
     BYTES: "bytes or str, or a list or array of them (type 'bytes'); numbers as raw bytes: array.tobytes()",
@@ -75,12 +74,7 @@ def _at(got: str, position: int | None) -> str:
 def check_key(key: object) -> bytes:
     """The UTF-8 of a feature's name. `TypeError` for no str, `ValueError` for a lone surrogate."""
     if not isinstance(key, str):
-        got = (
-            f"{describe(key)} as a feature's name"
-            if not isinstance(key, int)
-            else f"int {key} as a feature's name"
-        )
-        refuse(TypeError, key, got, "str")
+        refuse(TypeError, key, f"{describe(key)} as a feature's name", "str")
     try:
         return key.encode()
     except UnicodeEncodeError as error:

@@ -8,6 +8,7 @@ TensorFlow's `example.proto` and `feature.proto`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -77,24 +78,26 @@ def _map_message(message: Any, name: str, target: str) -> None:
     _message_field(message, name, 1, f"{message.name}.{entry_name}", _Field.LABEL_REPEATED)
 
 
-def _classes() -> dict[str, Any]:
+def _message_classes(file: descriptor_pb2.FileDescriptorProto, names: Iterable[str]) -> dict[str, Any]:
+    """The classes of some messages of a file, in a descriptor pool of their own."""
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(_file().SerializeToString())
+    pool.AddSerializedFile(file.SerializeToString())
     found: dict[str, Any] = {}
-    for name in __all__:
-        descriptor = pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    for name in names:
+        descriptor = pool.FindMessageTypeByName(f"{file.package}.{name}")
         if hasattr(message_factory, "GetMessageClass"):
             found[name] = message_factory.GetMessageClass(descriptor)
         else:  # protobuf before 4.22
             factory: Any = message_factory.MessageFactory(pool)
             found[name] = factory.GetPrototype(descriptor)
-        # Pickle finds a class by these two names.
-        found[name].__module__ = __name__
-        found[name].__qualname__ = name
     return found
 
 
-_made = _classes()
+_made = _message_classes(_file(), __all__)
+for _name, _class in _made.items():
+    # Pickle finds a class by these two names.
+    _class.__module__ = __name__
+    _class.__qualname__ = _name
 BytesList = _made["BytesList"]
 FloatList = _made["FloatList"]
 Int64List = _made["Int64List"]

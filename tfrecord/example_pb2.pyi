@@ -1,6 +1,7 @@
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.internal.containers import (
     MessageMap,
     RepeatedCompositeFieldContainer,
@@ -78,3 +79,5 @@ class SequenceExample(Message):
     def __init__(
         self, *, context: Features | None = ..., feature_lists: FeatureLists | None = ...
     ) -> None: ...
+
+def _message_classes(file: FileDescriptorProto, names: Iterable[str]) -> dict[str, Any]: ...

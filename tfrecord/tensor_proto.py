@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from indexer.errors import DecodeError
+from tfrecord.example_pb2 import _message_classes
 
 __all__ = ["decode_tensor_proto"]
 
@@ -83,13 +84,7 @@ def _message_class() -> Any:
         many = name.endswith("_val")
         label = _FieldProto.LABEL_REPEATED if many else _FieldProto.LABEL_OPTIONAL
         tensor.field.add(name=name, number=number, label=label, type=kind)
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    descriptor = pool.FindMessageTypeByName("tfrecord.Tensor")
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    factory: Any = message_factory.MessageFactory(pool)
-    return factory.GetPrototype(descriptor)
+    return _message_classes(file, ["Tensor"])["Tensor"]
 
 
 _Tensor = _message_class()
