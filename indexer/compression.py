@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import CompressionError, UnsupportedCompressionError
 from .files import is_url, path_name, remote_filesystem
-from .framing import HEADER_SIZE, frame_header, sniff
+from .framing import HEAD_SIZE, HEADER_SIZE, frame_header, sniff
 
 __all__ = [
     "HEAD_SIZE",
@@ -28,8 +28,6 @@ __all__ = [
 ]
 
 _READ_SIZE = 64 << 10
-# So much is looked at to tell what a stream is.
-HEAD_SIZE = 512
 _GZIP_BITS = 31
 _ZLIB_BITS = 15
 

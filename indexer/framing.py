@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FOOTER_SIZE",
     "FRAME_OVERHEAD",
+    "HEAD_SIZE",
     "HEADER_SIZE",
     "VERIFY_ALL",
     "VERIFY_LENGTHS",
@@ -49,6 +50,8 @@ __all__ = [
 HEADER_SIZE = 12
 FOOTER_SIZE = 4
 FRAME_OVERHEAD = HEADER_SIZE + FOOTER_SIZE
+HEAD_SIZE = 512
+"""So many bytes from the start are looked at to tell what a file or stream is."""
 
 VERIFY_NONE = 0
 """Bounds only."""
@@ -335,7 +338,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 
 def sniff(head: bytes) -> str | None:
     """What the first bytes of a file look like, in words that follow "looks like "; None: no idea."""
-    head = bytes(head[:512])
+    head = bytes(head[:HEAD_SIZE])
     for signature, name in _SIGNATURES:
         if head.startswith(signature):
             return name

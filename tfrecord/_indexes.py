@@ -20,7 +20,7 @@ from indexer.errors import (
 )
 from indexer.files import is_url, open_data
 from indexer.formats import load_index
-from indexer.framing import VERIFY_LENGTHS
+from indexer.framing import HEAD_SIZE, VERIFY_LENGTHS
 from indexer.index import RecordIndex
 from indexer.streams import detect, iter_chunks
 from tfrecord._damage import DamagePolicy
@@ -145,7 +145,7 @@ def stored_compression(path: str) -> str:
     if not is_url(path) and not os.path.isfile(path):
         return ""  # a pipe or device: reading it here would take bytes away
     with open_data(path, mmap=False) as file:
-        return detect(bytes(file.view(0, min(file.size, 512)))) or ""
+        return detect(file.head(HEAD_SIZE)) or ""
 
 
 def hop(source: Any, path: str, compression: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex:
@@ -178,8 +178,8 @@ def hop(source: Any, path: str, compression: str, options: ReadOptions, policy: 
     )
     error = stopped[0] if stopped else None
     if isinstance(source, SpooledFile) and source.error is not None:
-        first = source.error  # a frame cut by it is only its consequence
-        error = CompressionError(path, len(found), found.stream_size, first.reason, first.detail, first.hint)
+        # A frame that is cut by it is only its consequence.
+        error = source.error.at(len(found), found.stream_size)
     if error is not None:
         policy.handle(error)
     return found

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexer.compression import HEAD_SIZE
 from indexer.errors import CorruptRecordError, IndexFileError, StaleIndexError, TFRecordError
 from indexer.files import DataFile, is_url
 from indexer.framing import (
     FRAME_OVERHEAD,
+    HEAD_SIZE,
     HEADER_SIZE,
     UInt64Array,
     check_frame,
@@ -167,7 +167,7 @@ class RecordStore:
         # A file that is mapped already, or will be for positions, need not be mapped again for every pass.
         if self.options.mmap and not self.compression(number) and os.path.isfile(path):
             file = self._files.get(number)
-            source = file if file.mapped else path
+            source = file if file.mapped and file.size else path
         yield from stream_records(
             source, self.options, self.policy, path=path, start=start, step=step, seek=seek
         )
