@@ -104,7 +104,8 @@ def open_source(
     compression, path = normalize_compression(compression_type), path_name(source)
     if mmap and compression in ("", "auto") and not is_url(path) and os.path.isfile(path):
         data = open_data(source)
-        if data.mapped and (not compression or detect(data.head(HEAD_SIZE)) is None):
+        # Files of /proc say that they have no bytes, and have some.
+        if data.mapped and data.size and (not compression or detect(data.head(HEAD_SIZE)) is None):
             return data
         data.close()
     return open_stream(source, compression)

@@ -11,12 +11,15 @@ import itertools
 import math
 import operator
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 __all__ = ["check_queue_size", "check_weights", "cycle", "sample_iterators", "shuffle_iterator"]
 
 T = TypeVar("T")
+
+_LEAST = math.ulp(0.0)
 
 
 def cycle(iterator_fn: Callable[[], Iterable[T]]) -> Iterator[T]:
@@ -79,7 +82,9 @@ def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float
     checked = []
     for weight, name in zip(given, names, strict=True):
         try:
-            value = float(weight)
+            value = float(operator.index(weight) if isinstance(weight, str | bytes) else weight)
+        except OverflowError:  # an integer beyond all floats
+            value = math.inf
         except (TypeError, ValueError):
             raise ValueError(f"the weight of {name!r} is {weight!r}; a weight is a number") from None
         if not math.isfinite(value) or value < 0:
@@ -88,7 +93,8 @@ def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float
     largest = max(checked, default=0.0)
     if not largest:
         raise ValueError("at least one weight must be positive")
-    return [value / largest for value in checked]
+    # However small, a positive weight stays one: its source has records to give when the others are done.
+    return [max(value / largest, _LEAST) if value else 0.0 for value in checked]
 
 
 def _open(source: Callable[[], Iterable[T]] | Iterable[T], infinite: bool) -> Iterator[T]:
@@ -141,7 +147,7 @@ def check_queue_size(queue_size: int) -> int:
         size = 0
     if size < 1 or isinstance(queue_size, bool):
         raise ValueError(f"the queue size is {queue_size!r}; it is an integer of at least 1")
-    return size
+    return min(size, sys.maxsize)
 
 
 def _shuffle(iterator: Iterator[T], size: int, rng: random.Random) -> Iterator[T]:

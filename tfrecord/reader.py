@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -150,7 +150,7 @@ class TFRecordReader:
         kind = f", {self._decoder.record_type}" if self._decoder.record_type else ""
         return f"<TFRecordReader {files}{count}{kind}>"
 
-    def locate(self, position: int) -> tuple[str, int]:
+    def locate(self, position: SupportsIndex) -> tuple[str, int]:
         """The path and the number within it of the record at ``position``."""
         number, record = self._store.locate(self._physical(as_position(position, len(self), "records")))
         return self.paths[number], record
@@ -170,7 +170,7 @@ class TFRecordReader:
 
     # ---- records -------------------------------------------------------------------------------------------
 
-    def raw(self, position: int) -> memoryview:
+    def raw(self, position: SupportsIndex) -> memoryview:
         """The payload at ``position``: a read-only view that stays valid as long as it is held, after `close`
         too. Damage raises, whatever ``on_error`` says."""
         return self._store.fetch_one(self._physical(as_position(position, len(self), "records")))[0]

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,25 @@ def test_cycle_wants_a_function() -> None:
 def test_bad_weights_fail_at_the_call(ratios: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sample_iterators([lambda: iter([1]), lambda: iter([2])], ratios)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [("1", "a weight is a number"), (b"1", "a weight is a number"), (None, "a weight is a number")]
+    + [(sign * 10**400, "weights are finite and not negative") for sign in (1, -1)],
+    ids=range(5),
+)
+def test_what_is_no_weight(weight: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"the weight of 'source 1' is .*; {message}"):
+        sample_iterators([["a"], ["b"]], [1, weight])
+
+
+def test_the_least_weight_still_gives_all_records() -> None:
+    assert list(sample_iterators([[1, 2], [3]], [5e-324, 1e308], False)) == [3, 1, 2]
+
+
+def test_a_queue_beyond_all_data() -> None:
+    assert sorted(shuffle_iterator(range(3), 2**70)) == [0, 1, 2]
 
 
 def test_no_sources_at_all() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from indexer.build import build_index as build_plain_index
 from indexer.errors import (
+    ChecksumError,
     FeatureKindError,
     IndexFileError,
     MissingFeatureError,
@@ -24,7 +25,7 @@ from indexer.framing import frame_record
 from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.example_pb2 import Example, SequenceExample
 from tfrecord.features import FixedLenFeature
-from tfrecord.reader import TFRecordReader, build_index
+from tfrecord.reader import TFRecordReader, build_index, tfrecord_iterator
 
 
 def example(number: int) -> bytes:
@@ -600,7 +601,8 @@ def test_what_is_no_position_is_refused(tmp_path: Path, engine_array: str) -> No
     true: Any = np.array(True)
     if engine_array == "torch":
         true = pytest.importorskip("torch").tensor(True)
-    for call in (reader.raw, reader.locate, reader.__getitem__):
+    calls: list[Any] = [reader.raw, reader.locate, reader.__getitem__]
+    for call in calls:
         for wrong in (True, np.True_, true):
             with pytest.raises(TypeError, match="bool|ndarray"):
                 call(wrong)
@@ -658,3 +660,15 @@ def test_relative_names_lead_to_the_files_from_everywhere(
         reader.close()
         assert ids(reader.batches(4).__next__()) == [0, 1, 2, 3]
     assert ids(iterator) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_file_that_only_says_it_has_no_bytes(mmap: bool) -> None:
+    path = "/proc/self/status"
+    if not os.path.exists(path):
+        pytest.skip("no /proc")
+    reader = TFRecordReader(path, record_type="bytes", mmap=mmap)
+    for way in (lambda: list(reader), lambda: len(reader), lambda: list(tfrecord_iterator(path))):
+        with pytest.raises(ChecksumError, match="looks like text") as caught:
+            way()
+        assert (caught.value.path, caught.value.record, caught.value.offset) == (path, 0, 0)
