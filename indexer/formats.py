@@ -51,8 +51,10 @@ MAGIC = b"TFRINDEX"
 _VERSION = 1
 _PREFIX = struct.Struct("<8s4I")
 _ALIGNMENT = 64
-# More than any schema needs; a hostile header is refused before it is read.
-_MOST_HEADER = 64 << 20
+# More than any schema needs; a hostile header is refused before it is read, or before its many small parts
+# take a hundred times their size.
+_MOST_HEADER = 16 << 20
+_MOST_PARTS = 1 << 18
 _MOST_TEXT_LINE = 48
 _SAMPLE = 1024
 _TEXT_BLOCK = 1 << 15
@@ -148,6 +150,8 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]]) -> b
             table.append([name, array.dtype.str, list(array.shape), at, checksum])
             at += array.nbytes
         header = msgpack.packb({**fields, "arrays": table, "index_size": at})
+    if len(header) > _MOST_HEADER:
+        raise ValueError(f"the metadata needs {len(header)} bytes; an index holds at most {_MOST_HEADER}")
     return header
 
 
@@ -224,10 +228,25 @@ def _load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fai
     if crc32c(packed) != checksum:
         raise fail("the checksum of its header does not match")
     try:
-        fields = msgpack.unpackb(packed)
+        fields = _unpacked(packed)
         return _from_fields(file, fields, data_name)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise fail(f"its header is not valid ({type(error).__name__}: {error})") from None
+
+
+def _unpacked(packed: memoryview) -> Any:
+    """The fields of a header; `ValueError` where they are too many."""
+    parts = 0
+
+    def count(part: Any) -> Any:
+        nonlocal parts
+        parts += 1
+        if parts > _MOST_PARTS:
+            raise ValueError("it has too many parts")
+        return part
+
+    most = _MOST_PARTS
+    return msgpack.unpackb(packed, list_hook=count, object_hook=count, max_array_len=most, max_map_len=most)
 
 
 def _number(fields: dict[str, Any], key: str, most: int = (1 << 64) - 1) -> int:
@@ -306,6 +325,11 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
             raise fail("the data is compressed, which a text index cannot belong to")
         if file.size > (data.size // FRAME_OVERHEAD + 2) * _MOST_TEXT_LINE:
             raise fail("it is longer than any index of this data can be")
+    elif file.size > _READ_WHOLE:  # a look first, since this may be any file
+        head = file.head(_TEXT_BLOCK)
+        line = _parse_text(memoryview(head[: head.rfind(b"\n") + 1] or head))[2]
+        if line:
+            raise fail(f"line {line} is not 'offset size'")
     offsets, sizes, line = _parse_text(file.view(0, file.size))
     if line:
         raise fail(f"line {line} is not 'offset size'")
@@ -397,7 +421,7 @@ def verify_arrays(index_path: Any) -> None:
             return IndexFileError(None, file.path, reason)
 
         _load_extended(file, head, None, fail)
-        fields = msgpack.unpackb(file.view(_PREFIX.size, _PREFIX.unpack(head)[2]))
+        fields = _unpacked(file.view(_PREFIX.size, _PREFIX.unpack(head)[2]))
         for place, entry in enumerate(fields["arrays"]):
             name, array = _view(file, entry)
             if crc32c(array.reshape(-1).view(np.uint8)) != entry[4]:

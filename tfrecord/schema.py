@@ -22,7 +22,10 @@ _RECORDS_AT_ONCE = 1024
 _MOST_KEYS = 65_536
 # Longer byte strings do not belong into an index.
 _LONGEST_KEPT = 256
-_MOST = 2**63 - 1
+# More names than that are no schema either.
+_MOST_KEY_BYTES = 4 << 20
+# The least number of values where no record has any.
+_NONE = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ class SchemaCollector:
             return {"record_type": "bytes"}, columns
         features, lists = ({key: list(entry) for key, entry in table.items()} for table in self._tables)
         metadata: dict[str, Any] = {"record_type": self._type or "example"}
-        if len(features) + len(lists) <= _MOST_KEYS:
+        key_bytes = sum(map(len, (*features, *lists)))
+        if len(features) + len(lists) <= _MOST_KEYS and key_bytes <= _MOST_KEY_BYTES:
             metadata["schema"] = {"num_records": self._count, "features": features, "feature_lists": lists}
         return metadata, columns
 
@@ -151,7 +155,7 @@ class SchemaCollector:
             if len(table) > _MOST_KEYS:
                 continue
             for key, new in entries.items():
-                old = table.setdefault(key, [0, 0, 2**63 - 1, -1, 2**63 - 1, -1])
+                old = table.setdefault(key, [0, 0, _NONE, -1, _NONE, -1])
                 if new is not None:
                     merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                     old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
@@ -192,29 +196,37 @@ class SchemaCollector:
 def check_metadata(index: RecordIndex) -> RecordIndex:
     """The index, whose metadata is such as `SchemaCollector` makes; `IndexFileError` where it is not."""
     kind, schema = index.metadata.get("record_type"), index.metadata.get("schema")
-    if not (kind is None or isinstance(kind, str)) or not (schema is None or _is_schema(schema, len(index))):
+    if not (kind is None or isinstance(kind, str)) or not (
+        schema is None or _is_schema(schema, len(index), index.stream_size)
+    ):
         raise IndexFileError(index.path, index.index_path, "its schema of the records is not valid")
     return index
 
 
-def _is_schema(schema: Any, records: int) -> bool:
+def _is_schema(schema: Any, records: int, size: int) -> bool:
     if not isinstance(schema, dict) or schema.get("num_records") != records:
         return False
     tables = schema.get("features"), schema.get("feature_lists")
     return all(
         isinstance(table, dict)
-        and all(isinstance(key, str) and _is_entry(entry, records) for key, entry in table.items())
+        and all(isinstance(key, str) and _is_entry(entry, records, size) for key, entry in table.items())
         for table in tables
     )
 
 
-def _is_entry(entry: Any, records: int) -> bool:
-    """Whether this is [bits of kinds, records with it, least and most values, least and most of a step]."""
+def _is_entry(entry: Any, records: int, size: int) -> bool:
+    """Whether this is [bits of kinds, records with it, least and most values, least and most of a step].
+
+    A value or step takes a byte at least, so that dense columns of such a schema are no larger than the data
+    allows.
+    """
     if not isinstance(entry, list) or len(entry) != 6 or any(type(number) is not int for number in entry):
         return False
     bits, present, least, most, least_step, most_step = entry
-    ranges = (bits, 0, 15), (present, 0, records), (least, 0, _MOST), (most, -1, _MOST)
-    steps = (least_step, 0, _MOST), (most_step, -1, _MOST)
+    if most >= 0 and least * present > size:
+        return False
+    ranges = (bits, 0, 15), (present, 0, records), (least, 0, _NONE), (most, -1, size)
+    steps = (least_step, 0, _NONE), (most_step, -1, size)
     return all(low <= number <= high for number, low, high in (*ranges, *steps))
 
 
@@ -240,7 +252,7 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
                 for kind in (1, 2, 3):
                     if new[0] & 1 << kind:
                         origins.setdefault((place, key, kind), path)
-                old = tables[place].setdefault(key, [0, 0, 2**63 - 1, -1, 2**63 - 1, -1])
+                old = tables[place].setdefault(key, [0, 0, _NONE, -1, _NONE, -1])
                 merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                 old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
     record_type = (

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from indexer import formats
 from indexer.build import build_index, scan_index
 from indexer.errors import IndexFileError, StaleIndexError
 from indexer.files import open_data
-from indexer.formats import load_index, verify_arrays, write_index, write_text_index
+from indexer.formats import MAGIC, load_index, verify_arrays, write_index, write_text_index
 from indexer.framing import VERIFY_ALL, crc32c, frame_record
 from indexer.index import RecordIndex
 
@@ -415,3 +416,50 @@ def test_text_is_written_in_blocks(data: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(formats, "_TEXT_BLOCK", 3)
     build_index(data, tmp_path / "i", format="text")
     assert (tmp_path / "i").read_bytes() == b"0 21\n21 16\n37 19\n56 316\n"
+
+
+def test_a_header_of_very_many_parts_takes_little(tmp_path: Path) -> None:
+    """Each of these would take sixty times its size."""
+    path = tmp_path / "i"
+    count = 4 << 20
+    inner = b"\xdd" + struct.pack(">I", 1 << 15) + b"\x90" * (1 << 15)
+    for header in (
+        b"\xdd" + struct.pack(">I", count) + b"\x90" * count,
+        b"\xdd" + struct.pack(">I", 128) + inner * 128,
+        b"\xdd" + struct.pack(">I", 128) + inner.replace(b"\x90", b"\x80") * 128,
+        b"\x80" * 2,
+    ):
+        path.write_bytes(struct.pack("<8s4I", MAGIC, 1, len(header), crc32c(header), 0) + header)
+        tracemalloc.start()
+        try:
+            with pytest.raises(IndexFileError, match="header is not valid"):
+                load_index(path)
+            assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_metadata_that_no_header_can_hold() -> None:
+    file = io.BytesIO()
+    with pytest.raises(ValueError, match="an index holds at most"):
+        write_index(file, RecordIndex([], [], metadata={"x": "y" * (17 << 20)}))
+    assert not file.getvalue()
+
+
+def test_a_large_file_that_is_no_index_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with open(path, "wb") as file:
+        file.write(b"\x7fELF")
+        file.truncate(200 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(IndexFileError, match="line 1 is not 'offset size'") as caught:
+            load_index(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+    assert caught.value.index_path == str(path)
+    # A large index is read all the same.
+    lines = "".join(f"{number * 16} 16\n" for number in range(40_000))
+    path.write_text(lines)
+    assert len(load_index(path)) == 40_000

@@ -186,6 +186,9 @@ GOOD = {"num_records": 2, "features": {"a": ENTRY}, "feature_lists": {}}
             for place in range(6)
             for value in (None, "x", 1.0, True, -2, 2**63)
         ),
+        # More values than the data has bytes, in one record or in all.
+        {"schema": {**GOOD, "features": {"a": [8, 2, 0, 2**31 - 1, 2**63 - 1, -1]}}},
+        {"schema": {**GOOD, "features": {"a": [8, 2, 40, 40, 2**63 - 1, -1]}}},
     ],
 )
 def test_a_schema_that_no_collector_made_is_refused(metadata: dict[str, Any], tmp_path: Path) -> None:
@@ -201,3 +204,11 @@ def test_a_schema_that_no_collector_made_is_refused(metadata: dict[str, Any], tm
         with pytest.raises(IndexFileError, match="schema of the records is not valid") as caught:
             TFRecordReader(data, index=index)
         assert (caught.value.path, caught.value.index_path) == (str(data), str(index))
+
+
+def test_names_that_are_too_long_together_are_no_schema() -> None:
+    long = [example(**{f"{number}{'x' * 500_000}": ("int64", [1])}) for number in range(10)]
+    collector = SchemaCollector()
+    for number in range(10):
+        collect(long[number : number + 1], collector)
+    assert collector.finish()[0] == {"record_type": "example"}
