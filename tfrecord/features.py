@@ -321,19 +321,19 @@ class FeaturePlan:
         return None if self.columns is None else tuple(column.key for column in self.columns)
 
     def select(self, names: Iterable[str]) -> FeaturePlan:
-        """The plan of some of the columns, in the order asked.
+        """The plan of some of the columns, in the order asked; a name that comes again counts once.
 
         Raises:
             KeyError: a name that the plan does not have.
         """
-        wanted = (names,) if isinstance(names, str) else tuple(names)
+        wanted = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
         if self.columns is None:
             return compile_features(wanted) if wanted else FeaturePlan(())
         known = {column.key: column for column in self.columns}
         for name in wanted:
             if name not in known:
                 raise KeyError(f"no feature {name!r}; there are {', '.join(map(repr, known)) or 'none'}")
-        return FeaturePlan(tuple(known[name] for name in dict.fromkeys(wanted)))
+        return FeaturePlan(tuple(known[name] for name in wanted))
 
 
 _ALL = FeaturePlan(None)

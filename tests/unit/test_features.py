@@ -195,7 +195,7 @@ def test_selecting_of_a_plan() -> None:
     assert plan.select(["c", "a", "c"]).names == ("c", "a")
     assert plan.select("b").names == ("b",)
     assert plan.select([]).columns == ()
-    assert compile_features(None).select(["x"]).names == ("x",)
+    assert compile_features(None).select(["x", "y", "x"]).names == ("x", "y")
     with pytest.raises(KeyError, match="no feature 'z'; there are 'a', 'b', 'c'"):
         plan.select(["a", "z"])
     assert FeaturePlan(()).names == ()
