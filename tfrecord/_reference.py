@@ -24,9 +24,17 @@ class Mismatch(Exception):
     """A feature is not what was asked for: status, key, two numbers that say more."""
 
 
+def _content(payload: Any) -> bytes:
+    """The bytes of a bytes-like, and of nothing else (`bytes` would make some of numbers too)."""
+    with memoryview(payload) as view:
+        if not view.c_contiguous:
+            raise BufferError("the payload is not contiguous")
+        return bytes(view)
+
+
 def record_kind(payload: Any) -> int:
     """0 other bytes, 1 an Example, 2 a SequenceExample (an empty payload is an Example)."""
-    data = bytes(payload)
+    data = _content(payload)
     try:
         numbers = {number for number, wire, _, _ in fields(data, 0, len(data), 0) if wire == 2}
         if data and not numbers & {1, 2}:
@@ -219,7 +227,7 @@ class Decoder:
     def record(
         self, payload: Any, missing_is_error: bool = False
     ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        data = bytes(payload)
+        data = _content(payload)
         try:
             context, lists = parse_message(data, self._wanted, self._wanted_lists)
             result = {}

@@ -603,3 +603,10 @@ def test_threads_report_the_same_of_two_conflicts_in_one_record() -> None:
         assert failure.value.record == 72
         told.add(str(failure.value))
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("payload", [None, 5, [0, 1], "abc", memoryview(example(a=ints(1)))[::2]])
+def test_what_is_no_message(payload: Any) -> None:
+    for parse_it in (parse_single_example, parse_single_sequence_example, record_kind):
+        with pytest.raises((TypeError, BufferError)):
+            parse_it(payload)
