@@ -167,6 +167,12 @@ class IndexWriter:
     def __len__(self) -> int:
         return len(self._lengths)
 
+    @property
+    def stream_size(self) -> int:
+        """Bytes of the frames of all records so far."""
+        lengths = np.array(self._lengths, np.uint64)
+        return int(lengths.sum()) + FRAME_OVERHEAD * len(lengths)
+
     def add(self, length: int) -> None:
         """A record with a payload of ``length`` bytes was written."""
         self._lengths.append(length)

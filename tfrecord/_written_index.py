@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer import streams
-from indexer.build import Collector, IndexWriter
+from indexer.build import Collector, IndexWriter, build_index
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_LENGTHS
 from tfrecord.schema import SchemaCollector
 
@@ -80,8 +80,15 @@ class WrittenIndex:
             self._size = 0
             self.show(frames, lengths)
 
-    def commit(self) -> None:
-        """Replace the sidecar of the finished file, atomically."""
+    def commit(self, size: int) -> None:
+        """Replace the sidecar of the finished file, whose records have `size` bytes, atomically.
+
+        Where an interrupt came between a write and its being learned of here, the file itself is asked.
+        """
         self._show()
-        metadata, columns = (None, None) if self._collector is None else self._collector.finish()
+        metadata, columns = ({}, None) if self._collector is None else self._collector.finish()
+        shown = metadata.get("schema", {}).get("num_records", len(self._writer))
+        if self._writer.stream_size != size or shown != len(self._writer):
+            build_index(self._path, compression_type=self._compression, collector=SchemaCollector())
+            return
         self._writer.commit(self._path, compression=self._compression, metadata=metadata, columns=columns)

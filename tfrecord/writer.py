@@ -216,7 +216,7 @@ class TFRecordWriter:
                     "and could not be undone"
                 )
             if index is not None and clean:
-                index.commit()
+                index.commit(self._output.size)
 
     def __enter__(self) -> TFRecordWriter:
         self._check_open()

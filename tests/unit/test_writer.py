@@ -1144,3 +1144,37 @@ def test_lists_of_arrays_and_large_integers_in_a_batch() -> None:
 class Broken:
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise ZeroDivisionError("no")
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+@pytest.mark.parametrize("step", ["add", "add_lengths", "show", "count"])
+def test_an_interrupt_between_a_write_and_its_index(
+    tmp_path: Path, compression: str | None, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is in the file: so it is in the index."""
+    path = tmp_path / "a"
+    with TFRecordWriter(path, compression_type=compression, index=True) as writer:
+        writer.write({"x": (0, "int")})
+        index: Any = writer._index
+        target, name = {
+            "show": (index._collector, "update"),
+            "count": (index, "add_lengths"),
+        }.get(step, (index, step))
+        real = getattr(target, name)
+
+        def interrupted(*args: Any) -> None:
+            if step == "count":
+                real(*args)
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(target, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            if step in ("add", "show"):
+                writer.write_bytes(encode_example({"x": (1, "int")}) if step == "add" else bytes(1 << 24))
+            else:
+                writer.write_batch({"x": [1]})
+        writer.write({"x": (2, "int")})
+    assert len(records(path)) == len(build.check_index(path)) == 3
+    schema = load_index(f"{path}.tfindex", path).metadata.get("schema")
+    assert step == "show" or schema["num_records"] == 3
