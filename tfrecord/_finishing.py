@@ -156,6 +156,8 @@ def _raw_error(column: Column, length: int, record: int, first: int | None) -> D
 def finish_value(column: Column, value: Any) -> Any:
     """One record's value of a column that is more than what is stored."""
     key, shape = column.key, column.shape
+    if column.stored and len(value) == math.prod(shape):  # type: ignore[arg-type]
+        return value.reshape(shape)
     length = 1 if isinstance(value, bytes) else len(value)
     if shape is None:
         return _cast(column, value, np.array([0, length]), None)

@@ -176,7 +176,7 @@ class RecordStore:
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
         number, record = self.locate(position)
-        index = self.index(number)
+        index = self._checked(number)
         index.check_entry(record)
         offset, length = int(index.offsets[record]), int(index.lengths[record])
         source = self.open(number)

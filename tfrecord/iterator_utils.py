@@ -82,7 +82,9 @@ def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float
     checked = []
     for weight, name in zip(given, names, strict=True):
         try:
-            value = float(operator.index(weight) if isinstance(weight, str | bytes) else weight)
+            if isinstance(weight, str | bytes):
+                raise TypeError
+            value = float(weight)
         except OverflowError:  # an integer beyond all floats
             value = math.inf
         except (TypeError, ValueError):
