@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from indexer.errors import CompressionError, CorruptRecordError, DecodeError, TFRecordError
+from tfrecord._locks import ForkSafeLock
 
-__all__ = ["DAMAGE", "DamagePolicy", "ForkSafeLock", "OnError"]
+__all__ = ["DAMAGE", "DamagePolicy", "OnError"]
 
 OnError = str | Callable[[TFRecordError], object]
 
 # What counts as damage. A missing feature or one of another kind is a wrong request, a stale index a wrong
 # file: neither is ever skipped.
 DAMAGE = (CorruptRecordError, CompressionError, DecodeError)
-
-
-class ForkSafeLock:
-    """A re-entrant lock that a forked child finds free, whatever other threads of its parent were doing."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
-
-    def __enter__(self) -> None:
-        if self._pid != os.getpid():
-            self._lock = threading.RLock()
-            self._pid = os.getpid()
-        self._lock.acquire()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._lock.release()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ForkSafeLock, ()
 
 
 class DamagePolicy:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from indexer._engine import kernel
 from indexer.files import DataFile, is_url, open_data
-from tfrecord._damage import ForkSafeLock
+from tfrecord._locks import ForkSafeLock
 
 __all__ = ["OpenFiles"]
 

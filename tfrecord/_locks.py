@@ -1,0 +1,29 @@
+"""A lock for what forked children share."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+__all__ = ["ForkSafeLock"]
+
+
+class ForkSafeLock:
+    """A re-entrant lock that a forked child finds free, whatever other threads of its parent were doing."""
+
+    def __init__(self) -> None:
+        self._of_process: dict[int, Any] = {}  # an RLock for each process that used it, this one last
+
+    def __enter__(self) -> None:
+        pid = os.getpid()
+        lock = self._of_process.get(pid)
+        if lock is None:  # of several threads that come here, all get the lock of the first
+            lock = self._of_process.setdefault(pid, threading.RLock())
+        lock.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._of_process[os.getpid()].release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ForkSafeLock, ()
