@@ -109,11 +109,10 @@ class TFRecordWriter:
 
         Both map a name to ``(value, typename)``; see `tfrecord.encode.encode_example` for values and errors.
         """
-        if self._closed:
-            self._check_open()
+        self._check_open()
         frame = encode_frame(datum, sequence_datum)
         with self._lock:
-            self._check_open()
+            self._check_closed()
             self._put(frame)
 
     def write_bytes(self, record: Any) -> None:
@@ -124,12 +123,12 @@ class TFRecordWriter:
         if size < _COPY_BELOW:
             frame = frame_bytes(payload)
             with self._lock:
-                self._check_open()
+                self._check_closed()
                 self._put(frame)
             return
         parts = frame_header(payload.nbytes), payload, frame_footer(payload)
         with self._lock:
-            self._check_open()
+            self._check_closed()
             self._output.write(parts, size)
             self._num_records += 1
             if self._index is not None:
@@ -151,7 +150,7 @@ class TFRecordWriter:
         self._check_open()
         rows = RowFrames(flatten_batch(columns, present))
         with self._lock:
-            self._check_open()
+            self._check_closed()
             _write_rows(rows, [self], 0, lambda writer: None)
 
     def _put(self, frame: bytes) -> None:
@@ -177,9 +176,13 @@ class TFRecordWriter:
         if self._index is not None:
             self._index.forget_schema()
 
-    def _check_open(self) -> None:
+    def _check_closed(self) -> None:
         if self._closed:
             raise ValueError(f"{self._output.path or 'the writer'} is closed")
+
+    def _check_open(self) -> None:
+        """Before the lock is asked for: in a forked process it may be held by a thread that is not there."""
+        self._check_closed()
         if os.getpid() != self._pid:
             raise ValueError(f"{self._output.path or 'the file'} is written by the process that opened it")
 
@@ -335,37 +338,43 @@ class ShardedTFRecordWriter:
         if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)[1]._output.park()
 
-    def _next(self) -> TFRecordWriter:
+    def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"the writer of {self.paths[0]} and its siblings is closed")
+        self._writers[0]._check_open()
+
+    def _next(self) -> TFRecordWriter:
         writer = self._writers[self._num_records % len(self._writers)]
         self._use(writer)
         return writer
 
     def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
         """Write one Example or SequenceExample to the next shard; see `TFRecordWriter.write`."""
+        self._check_open()
         with self._lock:
             self._next().write(datum, sequence_datum)
             self._num_records += 1
 
     def write_bytes(self, record: Any) -> None:
         """Write any bytes-like to the next shard as it is."""
+        self._check_open()
         with self._lock:
             self._next().write_bytes(record)
             self._num_records += 1
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, dealt over the shards; see `TFRecordWriter.write_batch`."""
+        self._check_open()
+        rows = RowFrames(flatten_batch(columns, present))
         with self._lock:
-            self._next()._check_open()
-            rows = RowFrames(flatten_batch(columns, present))
+            self._check_open()
             _write_rows(rows, self._writers, self._num_records % len(self._writers), self._use)
             self._num_records += len(rows.lengths)
 
     def flush(self) -> None:
         """Hand all records to the system."""
+        self._check_open()
         with self._lock:
-            self._next()
             for writer in self._writers:
                 self._use(writer)
                 writer.flush()
