@@ -32,7 +32,7 @@ from .formats import load_index
 from .framing import crc32c, frame_record, masked_crc32c, scan
 from .index import RecordIndex
 from .paths import expand_paths
-from .streams import iter_chunks, open_output, open_stream
+from .streams import iter_chunks, open_stream
 
 __all__ = [
     "BuildResult",
@@ -62,7 +62,6 @@ __all__ = [
     "load_index",
     "masked_crc32c",
     "open_data",
-    "open_output",
     "open_stream",
     "scan",
     "scan_index",

@@ -184,10 +184,6 @@ class IndexWriter:
         else:
             self._lengths.extend(lengths)
 
-    def abort(self) -> None:
-        """Forget everything; nothing is written."""
-        self._lengths = array("Q")
-
     def commit(
         self,
         data_path: Any,

@@ -1,4 +1,4 @@
-"""Compressed and plain streams: told apart by content, read forward in constant memory, written.
+"""Compressed and plain streams: told apart by content, and read forward in constant memory.
 
 Compression is of the whole stream, records inside: GZIP (any number of members; zeros may follow the last
 one) or ZLIB (exactly one stream). TensorFlow ends quietly on most streams that are cut; here a stream that
@@ -19,17 +19,16 @@ from .framing import HEAD_SIZE, HEADER_SIZE, frame_header, sniff
 __all__ = [
     "HEAD_SIZE",
     "InputStream",
-    "OutputStream",
+    "WINDOW_BITS",
     "detect",
     "is_frame",
     "normalize_compression",
-    "open_output",
     "open_stream",
 ]
 
 _READ_SIZE = 64 << 10
-_GZIP_BITS = 31
-_ZLIB_BITS = 15
+WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
+"""zlib's ``wbits`` for each compression."""
 
 _NAMES = {"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zlib": "zlib"}
 
@@ -74,7 +73,7 @@ def detect(head: bytes) -> str | None:
     if len(head) >= 2 and head[0] & 0x0F == 8 and head[0] >> 4 <= 7 and (head[0] << 8 | head[1]) % 31 == 0:
         # Some text passes this far; what is no deflate data shows at once.
         try:
-            zlib.decompressobj(_ZLIB_BITS).decompress(head, HEAD_SIZE)
+            zlib.decompressobj(WINDOW_BITS["zlib"]).decompress(head, HEAD_SIZE)
         except zlib.error:
             return None
         return "zlib"
@@ -235,7 +234,7 @@ class InputStream:
                 self._ended = True
                 return
         self._streams += 1
-        self._inflater = zlib.decompressobj(_GZIP_BITS if gzip else _ZLIB_BITS)
+        self._inflater = zlib.decompressobj(WINDOW_BITS["gzip" if gzip else "zlib"])
 
     def _error(self, reason: str, detail: str) -> CompressionError:
         hint = ""
@@ -276,135 +275,3 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
         return InputStream(filesystem.open(name, "rb"), path, wanted, owned=True)
     local = path[len("file://") :] if path.startswith("file://") else path
     return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True)
-
-
-class OutputStream:
-    """Where frames are written to, compressed on the way; made by `open_output`.
-
-    Attributes: ``path``, ``compression``, ``position`` (bytes of content written, counted from the start of
-    the file where a plain one is appended to).
-    """
-
-    def __init__(self, file: Any, path: str, compression: str, *, owned: bool, position: int = 0) -> None:
-        self.path = path
-        self.compression = compression
-        self.position = position
-        self._file = file
-        self._owned = owned
-        self._closed = False
-        self._deflater: Any = None
-        if compression:
-            self._deflater = zlib.compressobj(wbits=_GZIP_BITS if compression == "gzip" else _ZLIB_BITS)
-
-    def tell(self) -> int:
-        """Bytes of content written so far."""
-        return self.position
-
-    def write(self, data: Any) -> None:
-        """Write all of ``data``, or raise. Of a plain file that can be truncated nothing of it stays then."""
-        if self._closed:
-            raise ValueError(f"{self.path} is closed")
-        view = memoryview(data).cast("B")
-        if self._deflater is None:
-            self._write_stored(view)
-        else:
-            self._write_stored(self._deflater.compress(view))
-        self.position += view.nbytes
-
-    def _write_stored(self, data: Any) -> None:
-        view = memoryview(data)
-        start: int | None = None
-        try:
-            done = self._file.write(view) if view.nbytes else 0
-            while done is not None and done < view.nbytes:
-                if start is None:
-                    start = self._place(done)
-                done += self._file.write(view[done:])
-        except BaseException:
-            self._cut_back(start)
-            raise
-        if done is None:
-            raise BlockingIOError(
-                f"{self.path}: the stream is not ready; only blocking streams can be written"
-            )
-
-    def _place(self, done: int) -> int | None:
-        """Where this write began, after ``done`` bytes of it."""
-        try:
-            return int(self._file.tell()) - done
-        except (OSError, AttributeError, ValueError):
-            return None
-
-    def _cut_back(self, start: int | None) -> None:
-        if start is not None:
-            try:
-                self._file.seek(start)
-                self._file.truncate(start)
-            except (OSError, AttributeError, ValueError):
-                pass  # it cannot be truncated; the error that led here is raised in any case
-
-    def flush(self) -> None:
-        """Hand everything to the file; of a compressed one up to the last whole byte of the stream."""
-        if self._closed:
-            return
-        if self._deflater is not None:
-            self._write_stored(self._deflater.flush(zlib.Z_SYNC_FLUSH))
-        if hasattr(self._file, "flush"):
-            self._file.flush()
-
-    def sync(self) -> None:
-        """`flush`, and have the system put it on the disk where this is a local file."""
-        self.flush()
-        if self._owned and hasattr(self._file, "fileno"):
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Finish the stream. A file object of the caller's is flushed and stays open. Twice is fine."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._deflater is not None:
-                self._write_stored(self._deflater.flush())
-            if hasattr(self._file, "flush"):
-                self._file.flush()
-        finally:
-            if self._owned:
-                self._file.close()
-
-    def __enter__(self) -> OutputStream:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-def open_output(target: Any, mode: str = "w", compression_type: str | None = None) -> OutputStream:
-    """Open a path, URL or binary file object for writing.
-
-    ``mode``: ``"w"`` replaces, ``"x"`` refuses what exists, ``"a"`` goes on at the end: of a gzip file with a
-    new member; a zlib file can hold one stream only, so that is a `ValueError`. Nothing is buffered here.
-    """
-    if mode not in ("w", "x", "a"):
-        raise ValueError(f"mode is {mode!r}; it may be 'w', 'x' or 'a'")
-    compression = normalize_compression(compression_type)
-    if compression == "auto":
-        compression = ""
-    path = path_name(target)
-    if mode == "a" and compression == "zlib":
-        raise ValueError(f"{path}: a zlib file holds one stream and cannot be appended to; use GZIP")
-    if not isinstance(target, (str, bytes, os.PathLike)):
-        if not hasattr(target, "write"):
-            raise TypeError(f"a path or a binary file object is needed, not {type(target).__name__}")
-        return OutputStream(target, path, compression, owned=False)
-    if is_url(path) and not path.startswith("file://"):
-        filesystem, name = remote_filesystem(path)
-        if mode == "x" and filesystem.exists(name):
-            raise FileExistsError(f"{path} exists")
-        return OutputStream(
-            filesystem.open(name, mode.replace("x", "w") + "b"), path, compression, owned=True
-        )
-    local = path[len("file://") :] if path.startswith("file://") else path
-    file = open(local, mode + "b", buffering=0)
-    position = file.seek(0, os.SEEK_END) if mode == "a" and not compression and file.seekable() else 0
-    return OutputStream(file, path, compression, owned=True, position=position)

@@ -14,10 +14,8 @@ from . import framing
 from .compression import (
     HEAD_SIZE,
     InputStream,
-    OutputStream,
     detect,
     normalize_compression,
-    open_output,
     open_stream,
 )
 from .errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
@@ -27,11 +25,9 @@ from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, corru
 __all__ = [
     "Chunk",
     "InputStream",
-    "OutputStream",
     "detect",
     "iter_chunks",
     "normalize_compression",
-    "open_output",
     "open_source",
     "open_stream",
 ]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from indexer import framing, streams
+from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
 from indexer.files import is_url, remote_filesystem
 
-_WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
 _MODES = ("w", "x", "a")
 _READ_SIZE = 1 << 14
 
@@ -48,7 +48,7 @@ class Output:
         # Where the first byte of ours stands in the file; None where the file cannot be cut back.
         self._base = _position(self._file)
         self._sent = 0
-        bits = _WINDOW_BITS.get(compression)
+        bits = WINDOW_BITS.get(compression)
         self._compressor = None if bits is None else zlib.compressobj(wbits=bits)
 
     def _open(self, target: Any, mode: str) -> None:
@@ -289,7 +289,7 @@ def _padding_start(path: str) -> int | None:
         if file.read(1) != b"\0":
             return None
         file.seek(0)  # padding, or the high byte of a member's size: go and see
-        inflater = zlib.decompressobj(_WINDOW_BITS["gzip"])
+        inflater = zlib.decompressobj(WINDOW_BITS["gzip"])
         data = file.read(_READ_SIZE)
         while data:
             inflater.decompress(data)
@@ -299,7 +299,7 @@ def _padding_start(path: str) -> int | None:
             if inflater.eof:
                 if data[:1] == b"\0":
                     return end
-                inflater = zlib.decompressobj(_WINDOW_BITS["gzip"])
+                inflater = zlib.decompressobj(WINDOW_BITS["gzip"])
     return None
 
 
