@@ -46,15 +46,14 @@ def as_positions(index: Any, count: int, what: str) -> Int64Array:
         array = np.array([as_position(one, count, what) for one in array.tolist()], np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"positions of {what} must be integers, got dtype {array.dtype}")
-    if not array.size:
-        return array.astype(np.int64, copy=False)
-    least, most = int(array.min()), int(array.max())
-    if least < -count or most >= count:
-        bad = int(array[(array < -count) | (array >= count)][0])
-        raise IndexError(f"position {bad} is out of range: there are {count} {what}")
-    array = array.astype(np.int64, copy=not isinstance(index, list))  # the caller's own array is left alone
-    if least < 0:
-        array[array < 0] += count
+    # As unsigned, a negative one is beyond any count: one look for the usual case.
+    if array.dtype == np.int64 and array.size and int(array.view(np.uint64).max()) < count:
+        return array if isinstance(index, list) else array.copy()  # the caller's own array is left alone
+    bad = (array < -count) | (array >= count)
+    if bad.any():
+        raise IndexError(f"position {int(array[bad][0])} is out of range: there are {count} {what}")
+    array = array.astype(np.int64)
+    array[array < 0] += count
     return array
 
 

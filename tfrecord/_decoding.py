@@ -204,7 +204,7 @@ class RecordDecoder:
         """
         if self.record_type == "bytes":
             return payloads
-        if len(payloads):
+        if len(payloads) and not self._looked:
             self.look(locate(0)[0], map(payloads.view, range(len(payloads))))
         try:
             return self._decode(payloads, columns, num_threads)

@@ -242,7 +242,7 @@ class RecordStore:
         source = self.open(number)
         try:
             order: Int64Array | None = None
-            if len(records) >= _LARGE_BATCH or int(lengths.sum()) >= _LARGE_BYTES:
+            if len(records) >= _LARGE_BATCH or int(np.add.reduce(lengths)) >= _LARGE_BYTES:
                 order = np.argsort(offsets, kind="stable")
                 source.advise(np.stack((offsets, lengths + _OVERHEAD), axis=1).astype(np.int64))
             if source.mapped:

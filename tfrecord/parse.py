@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._engine import decode_kernel as kernel
 from tfrecord._finishing import finish_column, finish_value
@@ -178,6 +180,11 @@ def _payloads(serialized: Any) -> Any:
     if isinstance(serialized, bytes | bytearray | memoryview | str):
         raise TypeError(
             "a batch is a sequence of bytes-likes; one message is for the parse_single_... functions"
+        )
+    if isinstance(serialized, np.ndarray) and serialized.dtype != object:
+        raise TypeError(
+            f"a batch is a sequence of bytes-likes, not an array of {serialized.dtype} (arrays of type S "
+            "lose zero bytes at the end of a string; dtype=object keeps them)"
         )
     return _Buffers(tuple(serialized))
 

@@ -610,3 +610,10 @@ def test_what_is_no_message(payload: Any) -> None:
     for parse_it in (parse_single_example, parse_single_sequence_example, record_kind):
         with pytest.raises((TypeError, BufferError)):
             parse_it(payload)
+
+
+@pytest.mark.parametrize("kind", ["S8", np.uint8, np.int64, "U3"])
+def test_arrays_that_are_no_batch(kind: Any) -> None:
+    """An array of type S has lost the zero bytes at the end; one of numbers is one message by mistake."""
+    with pytest.raises(TypeError, match="sequence of bytes-likes, not an array of"):
+        parse_example(np.zeros(3, kind))
