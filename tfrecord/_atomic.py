@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import BinaryIO, Protocol, TypeVar
 
 STREAM = "-"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Closable(Protocol):
@@ -63,6 +65,8 @@ class Outputs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL and self._moves:
+            error.filename = self._moves[-1][1]
         try:
             self._stack.close()
             if kind is None:
@@ -77,7 +81,9 @@ class Outputs:
         """Refuse a path that may not be written, before any work is done."""
         if is_special(path):
             return
-        if os.path.isdir(path):
+        if not path:
+            raise IsADirectoryError("the output's path is empty")
+        if os.path.isdir(path) or not os.path.basename(path):
             raise IsADirectoryError(f"{path} is a folder; give the name of a file")
         for source in self._inputs:
             if same_file(source, path) or os.path.abspath(source) == os.path.abspath(path):

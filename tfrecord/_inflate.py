@@ -119,9 +119,8 @@ def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
         if body is None:
             if kind == "gzip" and at and not any(data[at : at + _OUTPUT]) and not _any_set(data, at):
                 break  # zero padding after the last member is allowed
-            damages.append(
-                StreamDamage(at, "trailing_garbage" if at else "bad_stream", "no member starts here")
-            )
+            missing = "trailing_garbage" if at else "truncated_stream" if len(data) < 10 else "bad_stream"
+            damages.append(StreamDamage(at, missing, "no member starts here"))
         else:
             stream = _Deflate(data, body, zlib.crc32 if kind == "gzip" else zlib.adler32, kind != "gzip", out)
             reason = stream.run()

@@ -222,7 +222,7 @@ def _decompressed(
         return
     with tempfile.TemporaryFile(dir=folder) as spool:
         damages = inflate(data, compression, spool)
-        if kind == "auto" and damages and not spool.tell():
+        if kind == "auto" and damages and not spool.tell() and any(FrameFinder(data).frames(0)):
             yield data  # a plain file whose first bytes only look like a compressed one
             return
         report.compression, report.stream_damages = compression, damages

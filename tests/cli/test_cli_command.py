@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from samples import MakeFile, Run, examples
 
+from tfrecord._atomic import Outputs
 from tfrecord._cli.app import _COMMANDS, app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,15 +116,33 @@ def test_completion_completes() -> None:
     assert b"salvage" in done.stdout
 
 
-def test_reader_that_goes_away(make_file: MakeFile) -> None:
+@pytest.mark.parametrize("arguments", [["head", "-n", "3000"], ["head", "--json", "-n", "3000"], ["merge"]])
+def test_reader_that_goes_away(make_file: MakeFile, arguments: list[str]) -> None:
     path = make_file(examples(3000))
-    command = [sys.executable, "-W", "ignore", "-m", "tfrecord.cli", "head", "-n", "3000", str(path)]
+    command = [sys.executable, "-W", "ignore", "-m", "tfrecord.cli", *arguments, str(path)]
+    command += ["-"] if "merge" in arguments else []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
         error = process.stderr.read()
         assert process.wait(60) == 0 and b"Traceback" not in error
+
+
+def test_closed_standard_output(make_file: MakeFile) -> None:
+    command = f'"$0" -W ignore -m tfrecord.cli head {shlex.quote(str(make_file(examples(1))))} >&-'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_disk_full_names_the_output(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    """As far as one can without a small disk."""
+    with pytest.raises(OSError) as found, Outputs() as outputs:
+        outputs.open(str(tmp_path / "o"))
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert found.value.filename == str(tmp_path / "o") and not list(tmp_path.iterdir())
 
 
 def test_no_progress_where_there_is_no_terminal(run: Run, make_file: MakeFile) -> None:

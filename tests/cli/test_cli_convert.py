@@ -23,6 +23,7 @@ from tfrecord._cli.layout import exact_record
 from tfrecord.encode import encode_example
 from tfrecord.parse import record_kind
 
+ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ["parquet", "arrow", "npz", "jsonl", "jsonl.gz", "tar", "tfrecord.gz"]
 
 
@@ -349,3 +350,60 @@ def test_interrupt_leaves_nothing(make_file: MakeFile, tmp_path: Path, number: i
         assert b"Traceback" not in process.stderr.read()
     assert code == (130 if number == signal.SIGINT else 143)
     assert list(output.parent.iterdir()) == []
+
+
+def test_keys_that_formats_use_themselves(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    payloads = [
+        encode_example({"__tfrecord_rest__": (b"mine", "bytes"), "n": (1, "int")}),
+        encode_example({"": (b"\0", "bytes"), "__tfrecord_rest__": ([1, 2], "int")}),
+    ]
+    path = make_file(payloads)
+    for form in FORMATS:
+        if form in ("parquet", "arrow"):
+            pytest.importorskip("pyarrow")
+        assert run("convert", path, tmp_path / f"there.{form}").code == 0, form
+        assert run("convert", tmp_path / f"there.{form}", tmp_path / "back.tfrecord").code == 0, form
+        back = payloads_of(tmp_path / "back.tfrecord")
+        assert [meaning(p, "example") for p in back] == [meaning(p, "example") for p in payloads], form
+
+
+def test_options_that_mean_nothing_are_refused(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    path, out = make_file(examples(3)), tmp_path / "o"
+    for arguments, words in (
+        (["--columns", "label,lable"], "no record has a feature 'lable'"),
+        (["--to", "jsonl", "--output-compression", "gzip"], "for TFRecord output"),
+        (["--to", "parquet", "--text", "captoin"], "no record has byte strings 'captoin'"),
+    ):
+        if "parquet" in arguments:
+            pytest.importorskip("pyarrow")
+        outcome = run("convert", path, out, *arguments)
+        assert outcome.code == 2 and words in outcome.err, outcome
+        assert not out.exists()
+    for output in ("", f"{tmp_path}/absent/", str(tmp_path)):
+        assert run("convert", path, output).code == 2
+    assert {item.name for item in tmp_path.iterdir()} == {path.name}
+
+
+def test_given_up_parquet_says_one_line(make_file: MakeFile, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    command = [sys.executable, "-m", "tfrecord.cli", "convert", str(make_file(examples(3)))]
+    command += [str(tmp_path / "o.parquet"), "--text", "image/encoded"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "no UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["npz", "tar", "parquet", "arrow", "jsonl", "jsonl.gz"])
+def test_files_that_are_cut_or_empty(run: Run, make_file: MakeFile, tmp_path: Path, form: str) -> None:
+    if form in ("parquet", "arrow"):
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"a.{form}"
+    assert run("convert", make_file(examples(30)), path).code == 0
+    data = path.read_bytes()
+    for size in (0, 1, 20, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:size])
+        outcome = run("convert", path, tmp_path / "o.tfrecord")
+        assert outcome.code in ((0, 1) if form.startswith("jsonl") or form == "tar" else (1,)), (
+            size,
+            outcome,
+        )
+        assert outcome.code == 0 or str(path) in outcome.err

@@ -296,3 +296,17 @@ def test_values_in_words() -> None:
     assert value_text(b"a\x1b\n") == "3 bytes 61 1b 0a"
     assert value_text(b"line\nline") == '"line\\nline"'
     assert value_text(("é" * 300).encode()).endswith("(600 bytes)")
+
+
+def test_very_wide_records_are_shown_in_part(run: Run, make_file: MakeFile) -> None:
+    path = make_file([encode_example({f"k{i:03d}": (i, "int") for i in range(503)})])
+    for command in (["info"], ["head"], ["show", "0"], ["stats"]):
+        outcome = run(command[0], path, *command[1:])
+        assert outcome.code == 0 and "k499" in outcome.out and "k500" not in outcome.out
+        assert "and 3 more features" in outcome.out
+    assert "k502" in run("head", path, "--columns", "k502").out
+
+
+def test_position_in_an_empty_file(run: Run, make_file: MakeFile) -> None:
+    outcome = run("show", make_file([]), "0")
+    assert outcome.code == 2 and "there are none" in outcome.err

@@ -259,3 +259,12 @@ def test_standard_streams(run: Run, make_file: MakeFile) -> None:
     outcome = run("salvage", "-", "-", stdin=data[:-1])
     assert outcome.code == 1 and outcome.out.encode(errors="surrogateescape") == frame_record(b"alpha")
     assert "truncated_record" in outcome.err
+
+
+def test_cut_gzip_header_is_said_to_be_cut(tmp_path: Path) -> None:
+    whole = gzip.compress(WHOLE, mtime=0)
+    for size in (5, 10):
+        (tmp_path / "in").write_bytes(whole[:size])
+        report = salvage(tmp_path / "in", tmp_path / "out")
+        assert [(item.offset, item.reason) for item in report.stream_damages][0][1] == "truncated_stream"
+        assert report.compression == "gzip" and not report.ok and not report.records

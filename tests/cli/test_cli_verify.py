@@ -136,3 +136,13 @@ def test_standard_input_and_missing_files(run: Run, make_file: MakeFile, tmp_pat
     assert run("verify", "-", stdin=data[:-1]).code == 1
     assert run("verify", tmp_path / "absent").code == 2
     assert run("verify").code == 2
+
+
+def test_empty_payloads_do_not_tell_what_records_are(run: Run, tmp_path: Path) -> None:
+    frames = [bytearray(frame_record(payload)) for payload in (b"\xffraw", b"", b"\xfe bytes")]
+    frames[0][-1] ^= 1
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"".join(map(bytes, frames)), mtime=0))
+    found = run("verify", "--json", path).json()["files"][0]
+    assert [(item["record"], item["reason"]) for item in found["damages"]] == [(0, "bad_payload_crc")]
+    assert found["records"] == 2 and found["record_type"] == "bytes"

@@ -34,6 +34,10 @@ _COMMANDS = {
 }
 
 
+class _ReaderGone(Exception):
+    """Nobody reads our output any more."""
+
+
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -44,6 +48,13 @@ class _Commands(click.Group):
         module = importlib.import_module(f"tfrecord._cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """click itself would end the process in one way or another, by its version."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Only the commands, so that the overview fits a screen of 24 lines."""
@@ -75,6 +86,9 @@ def _terminate(number: int, frame: Any) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """The exit code of the command with these arguments."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started this
+            setattr(sys, name, open(os.devnull, "w"))
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:
@@ -97,12 +111,8 @@ def _run(args: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted; nothing half-written was left")
         return 130
-    except BrokenPipeError:
+    except (_ReaderGone, BrokenPipeError):
         return _unread()
-    except SystemExit as ending:
-        if isinstance(ending.__context__, BrokenPipeError):  # as click 8.1 puts it
-            return _unread()
-        raise
     except ImportError as error:
         if error.name is None or not str(error.msg).startswith("this needs"):
             raise

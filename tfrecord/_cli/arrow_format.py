@@ -33,6 +33,16 @@ _GROUP_ROWS = 1 << 17
 _GROUP_BYTES = 64 << 20
 
 
+class _Dropped:
+    """Keeps a Parquet writer that is given up from writing its footer, long after its file was closed."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def close(self) -> None:
+        self._writer.is_open = False
+
+
 class ArrowSink:
     """Writes payloads to one Parquet (`parquet`) or Arrow IPC (`arrow`) file."""
 
@@ -48,6 +58,7 @@ class ArrowSink:
             self._writer = optional("pyarrow.parquet").ParquetWriter(
                 self._file, self._schema, compression="zstd"
             )
+            outputs.keep(_Dropped(self._writer))
         else:
             self._writer = self._pa.ipc.new_file(self._file, self._schema)
 
@@ -195,10 +206,13 @@ def _tables(path: str, form: str, pa: Any) -> Iterator[Any]:
                 source.seek(0)
                 stored = iter(pa.ipc.open_stream(source))
             for batch in stored:
+                batch.validate(full=True)  # Arrow takes what a damaged file says of its buffers as it is
                 for start in range(0, batch.num_rows, _ROWS_READ):
                     yield batch.slice(start, _ROWS_READ)
-    except pa.ArrowInvalid as error:
-        raise TFRecordError(f"{path}: no valid {form} file: {error}") from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # the system's, not Arrow's
+            raise
+        raise TFRecordError(f"{path}: no valid {form} file: {' '.join(str(error).split())}") from None
 
 
 def _frames(table: Any, record_type: str, round_floats: bool) -> bytes:

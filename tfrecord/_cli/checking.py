@@ -158,6 +158,7 @@ class Checker:
         for batch in batches([path], compression=kind or "none", on_damage=errors.append):
             self._flush(errors, result)
             result.records += len(batch.payloads)
+            result.size += 0 if plain else batch.num_bytes
             for row, text in self._messages(batch.payloads, result):
                 offset = batch.chunk.base_offset + int(batch.chunk.offsets[row])
                 self._trouble(result, batch.first + row, offset, text)
@@ -197,20 +198,20 @@ class Checker:
 
     def _messages(self, payloads: BytesColumn, result: FileCheck) -> list[tuple[int, str]]:
         """(row, what is wrong) of every payload that is no valid message."""
-        if not len(payloads):
-            return []
         if not result.record_type:
             result.record_type = self._type_of(payloads)
-        if not self.parse or result.record_type == "bytes":
+        if not self.parse or result.record_type in ("", "bytes"):
             return []
         return list(_bad_messages(payloads))
 
     def _type_of(self, payloads: BytesColumn) -> str:
         """What most of the first payloads are, so that one damaged message does not make a file of raw
-        bytes."""
+        bytes; "" where all are empty, which tells nothing."""
         if self.record_type != "auto":
             return self.record_type
-        kinds = [record_kind(payloads.view(i)) for i in range(min(_LOOK_AT, len(payloads)))]
+        kinds = [record_kind(payloads.view(int(i))) for i in np.flatnonzero(payloads.lengths)[:_LOOK_AT]]
+        if not kinds:
+            return ""
         if kinds.count("bytes") * 2 >= len(kinds):
             return "bytes"
         return "sequence_example" if "sequence_example" in kinds else "example"

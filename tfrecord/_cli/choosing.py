@@ -92,7 +92,8 @@ def positions_of(
             parts.append(np.arange(*slice(*item).indices(count), dtype=np.int64))
             continue
         if not -count <= item < count:
-            raise click.BadParameter(f"there is no record {item}; there are {count}, from 0 to {count - 1}")
+            there = f"there are {count}, from 0 to {count - 1}" if count else "there are none"
+            raise click.BadParameter(f"there is no record {item}; {there}")
         parts.append(np.array([item % count], np.int64))
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 

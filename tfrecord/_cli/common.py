@@ -25,6 +25,9 @@ from tfrecord._atomic import STREAM
 # Control characters that JSON leaves as they are, and those that turn the direction of text.
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+# The longest table: laying one out takes a millisecond a row.
+MOST_ROWS = 500
+
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, for machines.")
 threads_option = click.option(
@@ -112,6 +115,11 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def more_text(count: int) -> str:
+    """What is said where a table shows only the first `MOST_ROWS` of so many features."""
+    return f"and {count - MOST_ROWS:,} more features (--json has all of them)"
+
+
 def table(*headers: str, right: Iterable[str] = ()) -> Table:
     """An empty table with these columns; those in `right` are aligned to the right."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -166,9 +174,9 @@ def size_text(count: int) -> str:
     return f"{value:.0f} TB"
 
 
-def count_text(count: int, noun: str) -> str:
+def count_text(count: int, noun: str, ending: str = "s") -> str:
     """`1 record`, `2,000 records`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    return f"{count:,} {noun}" + ("" if count == 1 else ending)
 
 
 @contextmanager

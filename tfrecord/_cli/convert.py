@@ -134,7 +134,7 @@ class Projection:
         self._source, self._names = source, frozenset(names)
 
     def __iter__(self) -> Iterator[Batch]:
-        kind = None
+        kind, unseen = None, set(self._names)
         for batch in self._source:
             kind = kind or record_type_of(batch.payloads)
             if kind == "bytes":
@@ -147,8 +147,11 @@ class Projection:
                 context = {key: value for key, value in context.items() if key in self._names}
                 if lists is not None:
                     lists = {key: value for key, value in lists.items() if key in self._names}
+                unseen.difference_update(context, lists or ())
                 frames.append(frame_record(build_message(context, lists)))
             yield batch_of_frames(batch.path, batch.first, b"".join(frames))
+        if unseen and kind:
+            raise click.UsageError(f"no record has a feature {', '.join(map(repr, sorted(unseen)))}")
 
 
 def write_out(
@@ -167,6 +170,8 @@ def write_out(
 ) -> None:
     """Write a source to its output, all or nothing, and say what was written."""
     total = sum(os.path.getsize(path) for path in inputs if os.path.isfile(path))
+    if compression is not None and form != "tfrecord":
+        raise click.UsageError("--output-compression is for TFRecord output")
     if with_index and (form != "tfrecord" or is_special(output)):
         raise click.UsageError("--index is for TFRecord output to a file")
     with Outputs(inputs) as outputs:

@@ -159,6 +159,12 @@ class Target:
         The source is read twice for formats with columns.
         """
         layout = survey(source) if self.form in SURVEYED else None
+        if layout is not None and layout.rows:
+            known = {
+                key for key, kept in (*layout.context.items(), *layout.lists.items()) if kept.kind == "bytes"
+            }
+            if unknown := sorted(self._text - known):
+                raise click.UsageError(f"no record has byte strings {', '.join(map(repr, unknown))}")
         names = [self.path] if sizes is None else shard_names(self.path, len(sizes))
         for name in names:
             self.outputs.check(name)

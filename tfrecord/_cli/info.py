@@ -18,6 +18,7 @@ from indexer.streams import detect
 from tfrecord._atomic import STREAM
 from tfrecord._cli.columnstats import BatchStats, stats_of
 from tfrecord._cli.common import (
+    MOST_ROWS,
     add_row,
     compression_option,
     console,
@@ -25,6 +26,7 @@ from tfrecord._cli.common import (
     emit,
     expand,
     json_option,
+    more_text,
     paths_argument,
     progress,
     safe,
@@ -300,13 +302,15 @@ def _print(results: list[FileInfo], sets: list[ShardSet]) -> None:
         sampled = "" if of == every else f" (of the first {of:,} records looked at)"
         out.print(safe(f"features{sampled}:"))
         shown = table("feature", "kind", "present", "values", "example", right=("present", "values"))
-        for item in features:
+        for item in features[:MOST_ROWS]:
             low, high = item["min_values"], item["max_values"]
             values = str(high) if low == high else f"{low}..{high}"
             present = "all" if item["present"] == of else f"{item['present']:,}"
             steps = " (steps)" if "where" in item else ""
             add_row(shown, item["name"] + steps, item["kind"], present, values, item["example"])
         out.print(shown)
+        if len(features) > MOST_ROWS:
+            out.print(more_text(len(features)))
     for result in results:
         if result.problem:
             out.print(safe(f"wrong: {result.problem}"))

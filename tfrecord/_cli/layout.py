@@ -157,6 +157,8 @@ def survey(source: Iterable[Batch]) -> Layout:
             _note_columns(layout, layout.lists, decoded.feature_lists)
         if not layout.rest:
             layout.rest = any(_oddities(batch.payloads.view(row), layout) for row in _suspects(decoded))
+    if REST in layout.context:  # no column may have this name
+        layout.context[REST].kind = None
     fields = [*layout.context.values(), *layout.lists.values()]
     layout.unknown = any(found.kind is None for found in fields)
     layout.rest = layout.rest or layout.unknown

@@ -13,6 +13,7 @@ import json
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -159,13 +160,15 @@ def read_npz(path: str) -> Iterator[Batch]:
 
     Raises TFRecordError where arrays do not fit together, or hold what no feature can.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
+    arrays: dict[str, Any] = {}
+    with open(path, "rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it is a single array")
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise TFRecordError(f"{path}: no valid npz file: {error}") from None
+        except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+            raise TFRecordError(f"{path}: no valid npz file: {error}") from None
     try:
         document = json.loads(str(arrays.pop(_META))) if _META in arrays else {}
         yield from _batches(path, arrays, document)

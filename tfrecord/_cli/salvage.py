@@ -73,16 +73,14 @@ def _print(report: SalvageReport, to_stderr: bool) -> None:
         say(f"{name}: compressed stream at byte {stream.offset}{detail} ({stream.reason})")
     for damage in report.damages[:_LINES]:
         detail = f"; {damage.detail}" if damage.detail else ""
-        what = f"{damage.length:,} bytes passed over ({damage.reason}{detail})"
+        what = f"{count_text(damage.length, 'byte')} passed over ({damage.reason}{detail})"
         say(f"{name}: record {damage.record} at offset {damage.offset}: {what}")
     if report.num_damages > _LINES:
         say(f"... and {count_text(report.num_damages - _LINES, 'more damage')}")
     lost = "nothing was lost"
     if not report.ok:
-        lost = (
-            f"{count_text(report.num_damages, 'damaged stretch')}, {size_text(report.bytes_lost)} passed over"
-        )
-        lost = lost.replace("stretchs", "stretches")
+        stretches = count_text(report.num_damages, "damaged stretch", "es")
+        lost = f"{stretches}, {size_text(report.bytes_lost)} passed over"
         if report.stream_damages:
             lost += "; what the compressed stream lost cannot be counted"
     say(f"{count_text(report.records, 'record')} to {report.output}; {lost}")

@@ -15,6 +15,7 @@ from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._atomic import STREAM
 from tfrecord._cli.choosing import parse_positions, positions_of
 from tfrecord._cli.common import (
+    MOST_ROWS,
     add_row,
     columns_option,
     compression_option,
@@ -22,6 +23,7 @@ from tfrecord._cli.common import (
     expand,
     json_line,
     json_option,
+    more_text,
     paths_argument,
     safe,
     table,
@@ -171,17 +173,18 @@ def _print_record(
         out.print(f"  {bytes_text(payload, 400)}")
         return
     context, lists = exact_record(payload, kind)
-    rows = table("", "feature", "kind", "value")
-    for key, value in sorted(context.items()):
-        if columns is None or key in columns:
-            seen.add(key)
-            add_row(rows, "", key, kind_of(value), value_text(value))
+    found = [(key, kind_of(value), value) for key, value in sorted(context.items())]
     for key, steps in sorted((lists or {}).items()):
-        if columns is None or key in columns:
-            seen.add(key)
-            kinds = {kind_of(step) for step in steps if step is not None} or {"no kind"}
-            add_row(rows, "", key, f"{'/'.join(sorted(kinds))} steps", value_text(steps))
+        kinds = {kind_of(step) for step in steps if step is not None} or {"no kind"}
+        found.append((key, f"{'/'.join(sorted(kinds))} steps", steps))
+    found = [item for item in found if columns is None or item[0] in columns]
+    seen.update(key for key, _, _ in found)
+    rows = table("", "feature", "kind", "value")
+    for key, told, value in found[:MOST_ROWS]:
+        add_row(rows, "", key, told, value_text(value))
     if rows.row_count:
         out.print(rows)
     else:
         out.print("  (no features)" if not context and not lists else "")
+    if len(found) > MOST_ROWS:
+        out.print(f"  {more_text(len(found))}")

@@ -9,6 +9,7 @@ import click
 
 from tfrecord._cli.columnstats import BatchStats, ColumnStats, stats_of
 from tfrecord._cli.common import (
+    MOST_ROWS,
     add_row,
     columns_option,
     compression_option,
@@ -18,6 +19,7 @@ from tfrecord._cli.common import (
     emit,
     expand,
     json_option,
+    more_text,
     paths_argument,
     progress,
     safe,
@@ -141,7 +143,8 @@ def _print(result: BatchStats, top: int) -> None:
     wide = out.width >= 110
     right = ("missing", "values", "min", "max", "mean")
     rows = table("feature", "kind", *right, "most frequent", right=right)
-    for item in _document(result, top)["columns"]:
+    items = _document(result, top)["columns"]
+    for item in items[:MOST_ROWS]:
         per = item["values_per_record"]
         same = per["min"] == per["max"]
         each = "0" if not item["present"] else str(per["max"]) if same else f"{per['min']}..{per['max']}"
@@ -158,7 +161,9 @@ def _print(result: BatchStats, top: int) -> None:
             _frequent(item, top if wide else min(top, 2)),
         )
     out.print(rows)
-    if any(item["of"] == "bytes" for item in _document(result, 0)["columns"]):
+    if len(items) > MOST_ROWS:
+        out.print(more_text(len(items)))
+    if any(item["of"] == "bytes" for item in items):
         out.print("(values: how many a record has; of bytes, min, max and mean are of their sizes)")
 
 

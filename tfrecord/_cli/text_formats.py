@@ -299,7 +299,7 @@ def _record_of_sample(sample: dict[str, bytes]) -> bytes:
     elif set(document) == {_EXAMPLE} and isinstance(document[_EXAMPLE], dict):
         document = document[_EXAMPLE]
     for rest, data in sample.items():
-        name = unquote(rest.rpartition(".")[0] or rest) if own else rest
+        name = unquote(rest.rpartition(".")[0] if "." in rest else rest) if own else rest
         if not own and rest == "cls":
             document[name] = {"int64": [int(data)]}
         else:
