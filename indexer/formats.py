@@ -21,20 +21,20 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from ._engine import kernel as _kernel
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, StaleIndexError
 from .files import DataFile, open_data, path_name
-from .framing import FRAME_OVERHEAD, VERIFY_LENGTHS, UInt64Array, check_frame, crc32c
+from .framing import FOOTER_SIZE, FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, check_frame, crc32c, frame_header
 from .index import RecordIndex
 from .paths import find_index
+from .textindex import format_text, parse_text
 
 __all__ = [
     "MAGIC",
@@ -56,43 +56,50 @@ _ALIGNMENT = 64
 _MOST_HEADER = 16 << 20
 _MOST_PARTS = 1 << 18
 _MOST_TEXT_LINE = 48
-_SAMPLE = 1024
-_TEXT_BLOCK = 1 << 15
+_SAMPLES = 8
+_LOOK = 1 << 15
 _READ_WHOLE = 256 << 10
 _LARGEST_FILE = np.uint64((1 << 63) - 1)
 # Plain numbers and fixed byte strings: what can be viewed in a map without making objects.
 _COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
 _COMPRESSIONS = ("", "gzip", "zlib")
 
-_TEXT_LINE = re.compile(rb"[ \t]*(?:([0-9]+)[ \t]+([0-9]+)[ \t]*)?\r?\Z")
+
+def fingerprint(
+    data: DataFile, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64], compression: str
+) -> int:
+    """A number of 64 bits that tells files of one size and shape apart by what they hold. O(1).
+
+    A byte for each of eight records, from the first to the last: of the checksum that is stored behind its
+    payload, so that damage within a payload does not make the index look like another file's. Of a compressed
+    file, its last eight bytes, where the checksum of the stream is.
+    """
+    if compression or not len(offsets):
+        count = min(_SAMPLES, data.size)
+        return int.from_bytes(data.view(data.size - count, count), "little")
+    return int.from_bytes(
+        bytes(
+            _stored_checksum(data, int(offsets[position]), int(lengths[position])) & 255
+            for position in _sampled(len(offsets))
+        ),
+        "little",
+    )
 
 
-def fingerprint(data: DataFile) -> int:
-    """A number that tells files apart by their size and a few bytes of their start, middle and end. O(1)."""
-    value = crc32c(data.size.to_bytes(8, "little"))
-    count = min(_SAMPLE, data.size)
-    for offset in (0, (data.size - count) // 2, data.size - count):
-        value = crc32c(data.view(offset, count), value)
-    return value
+def _sampled(count: int) -> list[int]:
+    return [place * (count - 1) // (_SAMPLES - 1) for place in range(_SAMPLES)]
+
+
+def _stored_checksum(data: DataFile, offset: int, length: int) -> int:
+    return crc32c(data.view(offset + HEADER_SIZE + length, FOOTER_SIZE))
 
 
 # ---- writing -----------------------------------------------------------------------------------------
 
 
-def _text_blocks(index: RecordIndex) -> Iterator[bytes]:
-    for first in range(0, len(index), _TEXT_BLOCK):
-        offsets = np.ascontiguousarray(index.offsets[first : first + _TEXT_BLOCK])
-        sizes = index.lengths[first : first + _TEXT_BLOCK] + np.uint64(FRAME_OVERHEAD)
-        if _kernel is not None:
-            yield _kernel.format_text(offsets, sizes)
-        else:
-            pairs = zip(offsets.tolist(), sizes.tolist(), strict=True)
-            yield "".join(f"{offset} {size}\n" for offset, size in pairs).encode()
-
-
 def text_lines(index: RecordIndex) -> bytes:
     """The text format of an index."""
-    return b"".join(_text_blocks(index))
+    return b"".join(format_text(index.offsets, index.lengths))
 
 
 def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
@@ -101,8 +108,7 @@ def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
         raise ValueError(
             f"{index.path}: the text format has no place for {index.compression}; use 'extended'"
         )
-    for block in _text_blocks(index):
-        file.write(block)
+    file.writelines(format_text(index.offsets, index.lengths))
 
 
 def write_index(file: BinaryIO, index: RecordIndex) -> None:
@@ -139,9 +145,8 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]]) -> b
     }
     checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
     header, length = b"", -1
-    while (
-        len(header) != length
-    ):  # places depend on the header's own length, which settles at once or after one turn
+    # Places depend on the header's own length, which settles at once or after one turn.
+    while len(header) != length:
         length = len(header)
         at = _PREFIX.size + length
         table = []
@@ -326,11 +331,11 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
         if file.size > (data.size // FRAME_OVERHEAD + 2) * _MOST_TEXT_LINE:
             raise fail("it is longer than any index of this data can be")
     elif file.size > _READ_WHOLE:  # a look first, since this may be any file
-        head = file.head(_TEXT_BLOCK)
-        line = _parse_text(memoryview(head[: head.rfind(b"\n") + 1] or head))[2]
+        head = file.head(_LOOK)
+        line = parse_text(memoryview(head[: head.rfind(b"\n") + 1] or head))[2]
         if line:
             raise fail(f"line {line} is not 'offset size'")
-    offsets, sizes, line = _parse_text(file.view(0, file.size))
+    offsets, sizes, line = parse_text(file.view(0, file.size))
     if line:
         raise fail(f"line {line} is not 'offset size'")
     index = RecordIndex(
@@ -350,31 +355,6 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
     return index
 
 
-def _parse_text(text: memoryview) -> tuple[UInt64Array, UInt64Array, int]:
-    """Offsets, frame sizes, and the first line that is no entry (from 1), 0 where all are."""
-    data = bytes(text)
-    capacity = min(data.count(b"\n"), len(data) // 4) + 1
-    offsets, sizes = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
-    if _kernel is not None:
-        count, line = _kernel.parse_text(data, offsets, sizes)
-        return offsets[:count], sizes[:count], line
-    count = 0
-    for number, text_line in enumerate(data.split(b"\n"), 1):
-        match = _TEXT_LINE.match(text_line)
-        if match is None:
-            return offsets[:0], sizes[:0], number
-        if match[1] is None:
-            continue
-        if len(match[1].lstrip(b"0")) > 20 or len(match[2].lstrip(b"0")) > 20:
-            return offsets[:0], sizes[:0], number
-        offset, size = int(match[1]), int(match[2])
-        if max(offset, size) >= 1 << 64:
-            return offsets[:0], sizes[:0], number
-        offsets[count], sizes[count] = offset, size
-        count += 1
-    return offsets[:count], sizes[:count], 0
-
-
 # ---- binding -----------------------------------------------------------------------------------------
 
 
@@ -392,21 +372,29 @@ def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
 
 
 def _misfit(index: RecordIndex, data: DataFile) -> str | None:
+    """Why the index is not of this data. Damage of single records is no reason: reading them tells it."""
+    other = "the data is not what was indexed (its content differs)"
     if index.file_size != data.size:
         return f"the data has {data.size} bytes, the index is of {index.file_size}"
-    if index.fingerprint is not None and index.fingerprint != fingerprint(data):
-        return "the data is not what was indexed (its content differs)"
     if index.compression or not len(index):
-        return None
-    for position in (0, len(index) - 1):
+        found = fingerprint(data, index.offsets, index.lengths, index.compression)
+        return other if index.fingerprint not in (None, found) else None
+    misplaced = 0
+    for place, position in enumerate(_sampled(len(index))):
         offset, length = int(index.offsets[position]), int(index.lengths[position])
-        header = data.view(offset, FRAME_OVERHEAD)
-        # Only the header is looked at: a payload is checked when it is read.
-        probe = bytes(header[: FRAME_OVERHEAD - 4]) + bytes(4)
-        if check_frame(probe, 0, 0, verify=VERIFY_LENGTHS) == "bad_length_crc":
-            return f"no record is where the index has record {position}"
-        if int.from_bytes(header[:8], "little") != length:
-            return f"record {position} is of another length"
+        header = bytes(data.view(offset, HEADER_SIZE))
+        if header != frame_header(length):
+            if is_frame(header):
+                return f"record {position} is of another length"
+            misplaced += 1
+        elif index.fingerprint is not None:
+            indexed = index.fingerprint >> (8 * place) & 255
+            if indexed != _stored_checksum(data, offset, length) & 255:
+                frame = data.view(offset, length + FRAME_OVERHEAD)
+                if check_frame(frame, 0, length, verify=VERIFY_ALL) is None:
+                    return other
+    if misplaced * 2 > _SAMPLES:
+        return "no records are where the index has them"
     return None
 
 

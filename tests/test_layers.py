@@ -19,7 +19,7 @@ LAYERS = {
         errors _framing atomic
         _engine
         framing files
-        compression index paths
+        compression index paths textindex
         formats streams
         scanning
         build

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer import formats
+from indexer import formats, textindex
 from indexer._engine import kernel
 from indexer.build import scan_index
 from indexer.errors import IndexFileError
@@ -154,10 +154,10 @@ def test_random_bytes_are_no_index(content: bytes) -> None:
     ).map(b"".join)
 )
 def test_both_parsers_of_text_agree(text: bytes) -> None:
-    fast = formats._parse_text(memoryview(text))
+    fast = textindex.parse_text(memoryview(text))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_kernel", None)
-        slow = formats._parse_text(memoryview(text))
+        patch.setattr(textindex, "_kernel", None)
+        slow = textindex.parse_text(memoryview(text))
     assert fast[2] == slow[2]
     if not fast[2]:
         assert fast[0].tolist() == slow[0].tolist() and fast[1].tolist() == slow[1].tolist()

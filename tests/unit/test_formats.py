@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from indexer import formats
+from indexer import formats, textindex
 from indexer.build import build_index, scan_index
 from indexer.errors import IndexFileError, StaleIndexError
 from indexer.files import open_data
@@ -413,7 +413,7 @@ def test_the_index_of_a_data_file(data: Path, make_file: Any) -> None:
 
 
 def test_text_is_written_in_blocks(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "_TEXT_BLOCK", 3)
+    monkeypatch.setattr(textindex, "_BLOCK", 3)
     build_index(data, tmp_path / "i", format="text")
     assert (tmp_path / "i").read_bytes() == b"0 21\n21 16\n37 19\n56 316\n"
 
