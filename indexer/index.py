@@ -14,16 +14,13 @@ from .framing import FRAME_OVERHEAD, UInt64Array
 
 __all__ = ["RecordIndex"]
 
-_NO_ARRAYS: dict[str, npt.NDArray[Any]] = {}
-
 
 class RecordIndex:
     """Offsets and lengths of all records of one file, in stored order.
 
     Attributes:
-        offsets: where the frames start, uint64 ``(n,)``, read-only, perhaps a view of the mapped index file
-        (which
-            it keeps alive). Of a compressed file these are places in the decompressed stream.
+        offsets: where the frames start, uint64 ``(n,)``, read-only, perhaps a view of the mapped index file,
+            which it keeps alive. Of a compressed file these are places in the decompressed stream.
         lengths: bytes of the payloads, uint64 ``(n,)``, as ``offsets``.
         path, index_path: the data file and the index file, or None.
         file_size: bytes of the data file as stored.
@@ -91,7 +88,7 @@ class RecordIndex:
         put("stream_size", stream_size)
         put("file_size", stream_size if file_size is None else file_size)
         put("metadata", MappingProxyType(dict(metadata or {})))
-        kept = {name: _read_only(array) for name, array in (columns or _NO_ARRAYS).items()}
+        kept = {name: _read_only(array) for name, array in (columns or {}).items()}
         for name, array in kept.items():
             if array.ndim < 1 or len(array) != len(self.offsets):
                 raise ValueError(

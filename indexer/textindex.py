@@ -17,7 +17,7 @@ _LINE = re.compile(rb"[ \t]*(?:([0-9]+)[ \t]+([0-9]+)[ \t]*)?\r?\Z")
 
 
 def format_text(offsets: UInt64Array, lengths: UInt64Array) -> Iterator[bytes]:
-    """The lines of frames at ``offsets`` with payloads of ``lengths`` bytes, both uint64 ``(n,)``, in blocks."""
+    """The lines of frames at ``offsets`` with payloads of ``lengths`` bytes, uint64 ``(n,)``; in blocks."""
     for first in range(0, len(offsets), _BLOCK):
         starts = np.ascontiguousarray(offsets[first : first + _BLOCK])
         sizes = lengths[first : first + _BLOCK] + np.uint64(FRAME_OVERHEAD)
