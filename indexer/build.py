@@ -207,8 +207,9 @@ class IndexWriter:
             if not compression and data.size != stream_size:
                 reason = f"the data has {data.size} bytes, the records written have {stream_size}"
                 raise IndexFileError(path, target, reason)
+            offsets = ends - lengths - np.uint64(FRAME_OVERHEAD)
             index = RecordIndex(
-                ends - lengths - np.uint64(FRAME_OVERHEAD),
+                offsets,
                 lengths,
                 path=path,
                 index_path=target,
@@ -219,7 +220,7 @@ class IndexWriter:
                 columns=columns,
                 format="extended",
                 mtime_ns=os.stat(path).st_mtime_ns,
-                fingerprint=formats.fingerprint(data),
+                fingerprint=formats.fingerprint(data, offsets, lengths, compression),
                 checked=True,
             )
         with replace_file(target) as file:

@@ -379,21 +379,23 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     if index.compression or not len(index):
         found = fingerprint(data, index.offsets, index.lengths, index.compression)
         return other if index.fingerprint not in (None, found) else None
-    misplaced = 0
+    misplaced: set[int] = set()
     for place, position in enumerate(_sampled(len(index))):
         offset, length = int(index.offsets[position]), int(index.lengths[position])
+        if offset + length + FRAME_OVERHEAD > data.size:
+            return f"record {position} would end behind the end of the data"
         header = bytes(data.view(offset, HEADER_SIZE))
         if header != frame_header(length):
             if is_frame(header):
                 return f"record {position} is of another length"
-            misplaced += 1
+            misplaced.add(position)
         elif index.fingerprint is not None:
             indexed = index.fingerprint >> (8 * place) & 255
             if indexed != _stored_checksum(data, offset, length) & 255:
                 frame = data.view(offset, length + FRAME_OVERHEAD)
                 if check_frame(frame, 0, length, verify=VERIFY_ALL) is None:
                     return other
-    if misplaced * 2 > _SAMPLES:
+    if len(misplaced) > max(1, min(_SAMPLES, len(index)) // 2):
         return "no records are where the index has them"
     return None
 

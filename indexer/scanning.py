@@ -172,7 +172,7 @@ def _scan_file(
         stream_size=stream_size,
         metadata=metadata,
         columns=dict(columns),
-        fingerprint=fingerprint(data),
+        fingerprint=fingerprint(data, offsets, lengths, compression),
         checked=True,
     )
 

@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from indexer import formats, textindex
+from indexer import textindex
 from indexer.build import build_index, scan_index
 from indexer.errors import IndexFileError, StaleIndexError
 from indexer.files import open_data
@@ -389,17 +389,30 @@ def test_nothing_large_is_allocated_for_a_hostile_index(data: Path, stored: Path
     assert peak < 4 << 20
 
 
-def test_the_fingerprint_sees_start_middle_end_and_size(tmp_path: Path) -> None:
-    content = bytearray(os.urandom(100_000))
-    values = set()
-    for place in (None, 0, 50_000, 99_999):
-        changed = bytearray(content)
-        if place is not None:
-            changed[place] ^= 1
-        (tmp_path / "a").write_bytes(changed)
-        with open_data(tmp_path / "a") as data:
-            values.add(formats.fingerprint(data))
-    assert len(values) == 4
+@pytest.mark.parametrize("count", [2, 3, 10, 1000])
+@pytest.mark.parametrize("part", ["payload", "footer", "header"])
+def test_one_damaged_record_leaves_the_index_in_use(tmp_path: Path, count: int, part: str) -> None:
+    payloads = [b"%08d" % i for i in range(count)]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(map(frame_record, payloads)))
+    build_index(path)
+    good = path.read_bytes()
+    for record in {0, count // 2, count - 1}:
+        damaged = bytearray(good)
+        damaged[record * 24 + {"header": 3, "payload": 13, "footer": 22}[part]] ^= 1
+        path.write_bytes(damaged)
+        assert len(load_index(str(path) + ".tfindex", path)) == count
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 1000])
+def test_another_file_of_the_same_shape_is_told_apart(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frame_record(b"%08d" % i) for i in range(count)))
+    build_index(path)
+    path.write_bytes(b"".join(frame_record(b"%08d" % (i + 7)) for i in range(count)))
+    with pytest.raises(StaleIndexError, match="content differs") as caught:
+        load_index(str(path) + ".tfindex", path)
+    assert caught.value.path == str(path)
 
 
 def test_the_index_of_a_data_file(data: Path, make_file: Any) -> None:
