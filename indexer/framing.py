@@ -11,9 +11,9 @@ also what the tests hold the kernel against.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import crc32c as _crc32c_package
 import numpy as np
@@ -21,9 +21,6 @@ import numpy.typing as npt
 
 from ._engine import kernel as _kernel
 from .errors import ChecksumError, CorruptRecordError, TruncatedRecordError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "FOOTER_SIZE",
@@ -41,10 +38,12 @@ __all__ = [
     "frame_footer",
     "frame_header",
     "frame_record",
+    "mask_crc32c",
     "masked_crc32c",
     "scan",
     "slices",
     "sniff",
+    "unmask_crc32c",
 ]
 
 HEADER_SIZE = 12
@@ -63,15 +62,15 @@ VERIFY_ALL = 2
 _MASK_DELTA = 0xA282EAD8
 _HEADER = struct.Struct("<QI")
 _UINT32 = struct.Struct("<I")
-# What the kernel's status numbers mean.
-_REASONS = (
-    None,
-    "truncated_header",
-    "truncated_record",
-    "bad_length_crc",
-    "bad_payload_crc",
-    "index_mismatch",
-)
+# In the order of the kernel's status numbers, from 1 on.
+_ERROR_TYPES: dict[str, Callable[..., CorruptRecordError]] = {
+    "truncated_header": TruncatedRecordError,
+    "truncated_record": TruncatedRecordError,
+    "bad_length_crc": ChecksumError,
+    "bad_payload_crc": ChecksumError,
+    "index_mismatch": CorruptRecordError,
+}
+_REASONS: tuple[str | None, ...] = (None, *_ERROR_TYPES)
 _FIRST_CAPACITY = 4096
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -98,13 +97,21 @@ def crc32c(data: Any, value: int = 0) -> int:
     return int(_crc32c_package.crc32c(memoryview(data).cast("B"), value))
 
 
-def _mask(crc: int) -> int:
+def mask_crc32c(crc: Any) -> Any:
+    """The form in which the format stores a CRC-32C (an int, or a uint32 array): rotated and shifted, so that
+    data holding CRCs behaves well."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
+def unmask_crc32c(masked: int) -> int:
+    """The CRC-32C that is stored as ``masked``."""
+    rotated = (masked - _MASK_DELTA) & 0xFFFFFFFF
+    return ((rotated << 15) | (rotated >> 17)) & 0xFFFFFFFF
+
+
 def masked_crc32c(data: Any) -> int:
-    """The checksum that the format stores: rotated and shifted, so that data holding CRCs behaves well."""
-    return _mask(crc32c(data))
+    """The checksum that the format stores of some bytes."""
+    return int(mask_crc32c(crc32c(data)))
 
 
 def frame_header(length: int) -> bytes:
@@ -361,14 +368,6 @@ def sniff(head: bytes) -> str | None:
     if len(first) == 2 and all(word.isdigit() for word in first):
         return "a text index, not data"
     return "text"
-
-
-_ERROR_TYPES: dict[str, Callable[..., CorruptRecordError]] = {
-    "truncated_header": TruncatedRecordError,
-    "truncated_record": TruncatedRecordError,
-    "bad_length_crc": ChecksumError,
-    "bad_payload_crc": ChecksumError,
-}
 
 
 def corrupt_error(

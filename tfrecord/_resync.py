@@ -15,13 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.framing import FOOTER_SIZE, FRAME_OVERHEAD, HEADER_SIZE, check_frame, crc32c, scan
+from indexer.framing import (
+    FOOTER_SIZE,
+    FRAME_OVERHEAD,
+    HEADER_SIZE,
+    check_frame,
+    crc32c,
+    frame_header,
+    mask_crc32c,
+    scan,
+    unmask_crc32c,
+)
 
 # The search starts small, because the next frame is mostly near, and goes on in larger and larger steps.
 _FIRST_BLOCK = 1 << 12
 _BLOCK = 1 << 20
-_POLYNOMIAL = 0x82F63B78
-_MASK_DELTA = 0xA282EAD8
 _WORD = 0xFFFFFFFF
 # Payloads from this size on are checked from running checksums, so that many long candidates stay affordable.
 _LONG_PAYLOAD = 1 << 18
@@ -32,14 +40,11 @@ _LONGEST = 1 << 40
 @lru_cache(maxsize=1)
 def _tables() -> npt.NDArray[np.uint32]:
     """Eight tables of 256: the CRC of a byte that 0 to 7 zero bytes follow."""
-    tables = np.zeros((8, 256), np.uint32)
-    crc = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        crc = (crc >> np.uint32(1)) ^ np.where(crc & np.uint32(1), np.uint32(_POLYNOMIAL), np.uint32(0))
-    tables[0] = crc
-    for k in range(1, 8):
-        tables[k] = tables[0][tables[k - 1] & np.uint32(255)] ^ (tables[k - 1] >> np.uint32(8))
-    return tables
+    # What is left of a CRC without its start and end values, which do not depend on the byte.
+    rows = [
+        [crc32c(bytes([byte]) + bytes(k)) ^ crc32c(bytes(k + 1)) for byte in range(256)] for k in range(8)
+    ]
+    return np.array(rows, np.uint32)
 
 
 def length_checksums(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
@@ -50,9 +55,7 @@ def length_checksums(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     for k in range(8):
         crc ^= tables[7 - k][(words >> np.uint64(8 * k)) & np.uint64(255)]
     crc ^= np.uint32(_WORD)
-    masked: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(
-        _MASK_DELTA
-    )
+    masked: npt.NDArray[np.uint32] = mask_crc32c(crc)
     return masked
 
 
@@ -62,14 +65,12 @@ def header_at(data: memoryview, offset: int) -> int | None:
         return None
     header = data[offset : offset + HEADER_SIZE]
     length = int.from_bytes(header[:8], "little")
-    stored = int.from_bytes(header[8:], "little")
-    fits = int(length_checksums(np.array([length], np.uint64))[0]) == stored
-    return length if fits else None
+    return length if frame_header(length) == header else None
 
 
 @lru_cache(maxsize=1)
 def _inverse_rows() -> tuple[int, tuple[int, ...]]:
-    """The masked-free CRC of length 0, and the matrix over GF(2) from CRC differences back to 32-bit
+    """The unmasked CRC of length 0, and the matrix over GF(2) from CRC differences back to 32-bit
     lengths."""
     base = crc32c(bytes(8))
     rows = [(crc32c((1 << bit).to_bytes(8, "little")) ^ base, 1 << bit) for bit in range(32)]
@@ -85,9 +86,8 @@ def _inverse_rows() -> tuple[int, tuple[int, ...]]:
 def length_from_checksum(stored: int) -> int:
     """The one length under 2**32 whose masked checksum is `stored`: repairs a length whose checksum
     survived."""
-    rotated = (stored - _MASK_DELTA) & _WORD
     base, rows = _inverse_rows()
-    difference = ((rotated << 15 | rotated >> 17) & _WORD) ^ base
+    difference = unmask_crc32c(stored) ^ base
     length = 0
     for bit in range(32):
         if difference >> bit & 1:
@@ -143,7 +143,7 @@ class _RangeChecksums:
     def masked(self, offset: int, length: int) -> int:
         before = self._prefix(offset)
         crc = self._prefix(offset + length) ^ self._shift(before, length)
-        return ((crc >> 15 | crc << 17) + _MASK_DELTA) & _WORD
+        return int(mask_crc32c(crc))
 
 
 class FrameFinder:
@@ -213,18 +213,19 @@ class FrameFinder:
         """Where a run of whole frames from `offset` ends that lies within `limit`."""
         return offset + scan(self.data[offset:limit]).end
 
-    def _aligned_end(self, offset: int) -> int | None:
+    def _aligned_end(self, offset: int, more: int = 2) -> int | None:
         """Where the damaged frame at `offset` ends if nothing was inserted or removed, where that can be
         told.
 
         Tried: the length as stored (its checksum may be what is damaged), and the length that the stored
         checksum belongs to. Believed where the file ends there, or a header that fits and whose record the
-        file has room for is there; where both are, the nearer end.
+        file has room for is there; where both are, the nearer end. Next to those, where another damaged frame
+        is there of which the same can be told, up to `more` of them.
         """
         if offset > self.size - HEADER_SIZE:
             return None
         header = self.data[offset : offset + HEADER_SIZE]
-        ends = []
+        ends, doubtful = [], []
         for length in (
             int.from_bytes(header[:8], "little"),
             length_from_checksum(int.from_bytes(header[8:], "little")),
@@ -234,8 +235,12 @@ class FrameFinder:
                 ends.append(end)
             elif end < self.size:
                 following = header_at(self.data, end)
-                if following is not None and following <= self.size - FRAME_OVERHEAD - end:
+                if following is None:
+                    doubtful.append(end)
+                elif following <= self.size - FRAME_OVERHEAD - end:
                     ends.append(end)
+        if not ends and more:
+            ends = [end for end in doubtful if self._aligned_end(end, more - 1) is not None]
         return min(ends, default=None)
 
     def _varints_before(self, end: int, floor: int) -> Iterator[tuple[int, int]]:
