@@ -136,13 +136,14 @@ class IndexFileError(TFRecordError):
         super().__init__(self._text())
 
     def _text(self) -> str:
+        if self.index_path is None:
+            data = self.path if self.path is not None else "the data"
+            return f"{data} changed since its records were looked up: {self.reason}. Open it again"
         data = shlex.quote(self.path) if self.path is not None else "DATA"
-        text = f"index {self.index_path if self.index_path is not None else '<memory>'}"
+        text = f"index {self.index_path}"
         if self.path is not None:
             text += f" of {self.path}"
-        rebuild = f"python -m indexer build {data}"
-        if self.index_path is not None:
-            rebuild += f" {shlex.quote(self.index_path)}"
+        rebuild = f"python -m indexer build {data} {shlex.quote(self.index_path)}"
         return f"{text}: {self.reason}. Rebuild it: {rebuild}"
 
 

@@ -338,7 +338,7 @@ def open_data(source: Any, *, mmap: bool = True) -> DataFile:
         local = path
     status = os.stat(local)
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a data file", path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.ESPIPE, "not a regular file; it can only be read forward, as a stream", path)
     descriptor = os.open(local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))

@@ -130,10 +130,12 @@ def expand_paths(paths: Any, *, recursive: bool = False) -> list[str]:
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
         return _expand_one(paths, recursive)
-    try:
-        items = list(paths)
-    except TypeError:
-        raise TypeError(f"paths is a path or a sequence of paths, not {type(paths).__name__}") from None
+    if hasattr(paths, "read") or not isinstance(paths, Iterable):
+        kind = type(paths).__name__
+        raise TypeError(
+            f"a path or a sequence of paths is needed, not {kind}; loaders read file objects forward"
+        )
+    items = list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")
     return [path for item in items for path in _expand_one(item, recursive)]

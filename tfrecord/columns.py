@@ -272,6 +272,10 @@ class SequenceBatch:
         return iter((self.context, self.feature_lists))
 
     def __getitem__(self, rows: slice | Sequence[int] | npt.NDArray[Any]) -> SequenceBatch:
+        if isinstance(rows, str):
+            raise KeyError(
+                f"columns are in .context {list(self.context)} and .feature_lists {list(self.feature_lists)}"
+            )
         return SequenceBatch(self.context[rows], self.feature_lists[rows])
 
     def row(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:

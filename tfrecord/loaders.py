@@ -147,7 +147,7 @@ def tfrecord_iterator(
 
 def example_loader(
     data_path: Any,
-    index_path: Any,
+    index_path: Any = None,
     description: Any = None,
     shard: Shard | None = None,
     compression_type: str | None = None,
@@ -179,7 +179,7 @@ def example_loader(
 
 def sequence_loader(
     data_path: Any,
-    index_path: Any,
+    index_path: Any = None,
     context_description: Any = None,
     features_description: Any = None,
     shard: Shard | None = None,
@@ -200,7 +200,7 @@ def sequence_loader(
 
 def tfrecord_loader(
     data_path: Any,
-    index_path: Any,
+    index_path: Any = None,
     description: Any = None,
     shard: Shard | None = None,
     sequence_description: Any = None,

@@ -246,6 +246,8 @@ def _error(failure: tuple[int, int, str | None, int, int]) -> TFRecordError:
     status, row, key, first, second = failure
     if status == 20:
         reason = f"is of kind {_KIND_NAMES[second]}, not {_KIND_NAMES[first]}"
+        if _KIND_NAMES[second] == "bytes":
+            reason += "; raw=True in its spec reads the bytes as an array"
         return FeatureKindError(reason, key=key, record=row)
     if status == 23:
         reason = f"is of kind {_KIND_NAMES[second]}, but of kind {_KIND_NAMES[first]} before"
