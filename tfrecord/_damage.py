@@ -62,8 +62,15 @@ class DamagePolicy:
                 raise error
             self._mark(error.path, error.record or 0)
             self._count += 1
-        if callable(self.on_error):
+        if not callable(self.on_error):
+            return
+        try:
             self.on_error(error)
+        except BaseException:  # it stops the reading: nothing was skipped
+            with self._lock:
+                self._seen[error.path][(error.record or 0) >> 3] ^= 1 << ((error.record or 0) & 7)
+                self._count -= 1
+            raise
 
     def _is_new(self, path: str | None, record: int) -> bool:
         seen = self._seen.get(path, b"")

@@ -463,3 +463,22 @@ def test_gzip_bytes_read_as_plain_say_gzip(tmp_path: Path) -> None:
         with pytest.raises(CorruptRecordError, match="gzip") as caught:
             way()
         assert (caught.value.path, caught.value.offset) == (str(path), 0)
+
+
+def test_a_callable_that_raises_has_skipped_nothing(tmp_path: Path) -> None:
+    """Another pass meets the record again, and does not leave it out in silence."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(error: TFRecordError) -> None:
+        raise Stop(error.record)  # type: ignore[attr-defined]
+
+    path = tmp_path / "data"
+    path.write_bytes(bad_payload(3))
+    reader = TFRecordReader(path, on_error=stop)
+    ways: list[Callable[[], object]] = [lambda: list(reader), lambda: reader.read(range(COUNT))]
+    for way in ways * 2:
+        with pytest.raises(Stop, match="3"):
+            way()
+        assert reader.num_skipped == 0
