@@ -195,6 +195,7 @@ def _scan_in_threads(
 
 def check_frame(buffer: Any, offset: int, length: int, *, verify: int = VERIFY_ALL) -> str | None:
     """Why the frame at ``offset`` is not a good one of a payload of ``length`` bytes; None where it is."""
+    status: int
     if _kernel is not None:
         status = _kernel.check_frame(buffer, offset, length, verify)
     else:
