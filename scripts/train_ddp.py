@@ -82,6 +82,7 @@ def write_down(folder: Path, *line: Any) -> None:
 
 def train(rank: int, world_size: int, port: int, path: Path, folder: Path, epochs: int, workers: int) -> None:
     """One process: `Ctrl-C`, kill -9 or a lost machine may come at any line of this."""
+    os.setpgid(0, 0)  # a group of its own, so that its workers can be killed with it
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     torch.set_num_threads(1)
@@ -166,19 +167,22 @@ def run(world_size: int, path: Path, folder: Path, options: argparse.Namespace, 
         start_method="spawn",
         join=False,
     )
-    if not kill:
-        while not context.join():
-            pass
-        return
-    while not any(
-        epoch == 1 and taken >= 3 * CHECKPOINT_EVERY * world_size for epoch, taken, _ in lines(folder)
-    ):
-        if not all(process.is_alive() for process in context.processes):
-            raise RuntimeError("a process ended before it was killed")
-        time.sleep(0.02)
-    for process in context.processes:
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
+    try:
+        if not kill:
+            while not context.join():
+                pass
+            return
+        while not any(
+            epoch == 1 and taken >= 3 * CHECKPOINT_EVERY * world_size for epoch, taken, _ in lines(folder)
+        ):
+            if not all(process.is_alive() for process in context.processes):
+                raise RuntimeError("a process ended before it was killed")
+            time.sleep(0.02)
+    finally:
+        for process in context.processes:
+            if process.is_alive():
+                os.killpg(process.pid, signal.SIGKILL)
+            process.join()
     print(f"{world_size} processes killed in epoch 1", flush=True)
 
 

@@ -145,6 +145,10 @@ class TestRanks:
         monkeypatch.setenv("RANK", "1")
         assert len(dataset) == 7  # one of the two is no launcher
         monkeypatch.setenv("WORLD_SIZE", "3")
+        monkeypatch.delenv("RANK")
+        with pytest.raises(ValueError, match="WORLD_SIZE='3' is in the environment, RANK is not"):
+            len(dataset)
+        monkeypatch.setenv("RANK", "1")
         assert ids(dataset) == [1, 4] and len(dataset) == 2
         assert ids(TFRecordDataset(paths, rank=0, world_size=1)) == list(range(7))
         monkeypatch.setenv("RANK", "three")

@@ -31,6 +31,11 @@ def _checked(rank: Any, world_size: Any, source: str) -> tuple[int, int]:
 def _from_environment() -> tuple[int, int] | None:
     for rank_name, size_name in _LAUNCHERS:
         rank, size = os.environ.get(rank_name), os.environ.get(size_name)
+        if rank is None and size not in (None, "1"):
+            # Each process would read everything, unnoticed.
+            raise ValueError(
+                f"{size_name}={size!r} is in the environment, {rank_name} is not: set it, or give rank="
+            )
         if rank is None or size is None:
             continue
         try:
