@@ -8,7 +8,11 @@ from typing import IO, Any
 
 _INPUT = 1 << 16
 _OUTPUT = 1 << 20
-_GZIP_MAGIC = b"\x1f\x8b\x08"
+GZIP_MAGIC = b"\x1f\x8b\x08"
+# Where a member is cut the decoder may go on into the next: so far, if that is inside a stored block.
+_OVERRUN = 1 << 16
+# So many members in a row are tried that start before where it stopped in an earlier one.
+_TRIES_BEHIND = 4
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class _Deflate:
 def _gzip_body(data: memoryview, at: int) -> int | None:
     """Where the deflate stream of the gzip member at `at` starts; None where no member starts there."""
     head = bytes(data[at : at + 10])
-    if head[:3] != _GZIP_MAGIC or len(head) < 10 or head[3] & 0xE0:
+    if head[:3] != GZIP_MAGIC or len(head) < 10 or head[3] & 0xE0:
         return None
     flags, body = head[3], at + 10
     if flags & 4:
@@ -96,7 +100,7 @@ def _zlib_body(data: memoryview, at: int) -> int | None:
     return at + 2 if fits else None
 
 
-def _find(data: memoryview, needle: bytes, start: int) -> int:
+def find(data: memoryview, needle: bytes, start: int) -> int:
     for at in range(start, len(data), _OUTPUT):
         place = bytes(data[at : at + _OUTPUT + len(needle) - 1]).find(needle)
         if place >= 0:
@@ -108,14 +112,16 @@ def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
     """Write to `out` (seekable) what every member of `data` holds, and tell what was damaged.
 
     `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member the search for the next member goes on
-    from there. A wrong trailer costs nothing: what was decompressed is kept, since records have checksums of
+    from there, or from a little before: of a member that was cut the decoder may notice only inside the
+    next. A wrong trailer costs nothing: what was decompressed is kept, since records have checksums of
     their own.
     """
     body_of = _gzip_body if kind == "gzip" else _zlib_body
     damages: list[StreamDamage] = []
-    at = 0
+    at = reached = behind = 0
     while at < len(data):
-        body = body_of(data, at)
+        behind = behind + 1 if at < reached else 0
+        body, following = body_of(data, at), at + 1
         if body is None:
             if kind == "gzip" and at and not any(data[at : at + _OUTPUT]) and not _any_set(data, at):
                 break  # zero padding after the last member is allowed
@@ -124,17 +130,19 @@ def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
         else:
             stream = _Deflate(data, body, zlib.crc32 if kind == "gzip" else zlib.adler32, kind != "gzip", out)
             reason = stream.run()
-            if reason is None:
-                at, reason = _trailer(data, stream, kind)
+            if reason is not None:
+                damages.append(StreamDamage(stream.at, reason))
+            else:
+                end, reason = _trailer(data, stream, kind)
                 if reason is None:
+                    at = end
                     continue
-                damages.append(StreamDamage(at, reason, "the stream's own checksum does not fit or is cut"))
-                continue
-            damages.append(StreamDamage(stream.at, reason))
-            at = stream.at
+                damages.append(StreamDamage(end, reason, "the stream's own checksum does not fit or is cut"))
+            reached = max(reached, stream.at)
+            following = max(following, stream.at - _OVERRUN if behind < _TRIES_BEHIND else reached)
         if kind != "gzip":
             break
-        at = _find(data, _GZIP_MAGIC, at + 1)
+        at = find(data, GZIP_MAGIC, following)
         if at < 0:
             break
     return damages

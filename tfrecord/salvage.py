@@ -24,7 +24,7 @@ from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
 from indexer.streams import normalize_compression
 
 from ._atomic import STREAM, Outputs
-from ._inflate import StreamDamage, inflate
+from ._inflate import GZIP_MAGIC, StreamDamage, find, inflate
 from ._resync import FrameFinder, header_at
 
 _RECORDS_A_STEP = 1 << 16
@@ -107,16 +107,16 @@ def salvage(
         outputs = stack.enter_context(Outputs([source]))
         raw = outputs.open(destination)
         folder = os.path.dirname(os.path.abspath(destination)) if destination != STREAM else None
-        data = stack.enter_context(_opened(source, folder))
-        data = stack.enter_context(_decompressed(data, kind, folder, report))
+        stored = stack.enter_context(_opened(source, folder))
+        data = stack.enter_context(_decompressed(stored, kind, folder, report))
         report.size = len(data)
         with _packed(raw, destination, output_compression) as out:
             for start, end in _good_runs(data, report, progress):
                 for at in range(start, end, _WRITE):
                     out.write(data[at : min(at + _WRITE, end)])
                 report.bytes_written += end - start
-        if not report.records and len(data):
-            looks = sniff(bytes(data[:512]))
+        if not report.records and len(stored):
+            looks = sniff(bytes((data if len(data) else stored)[:512]))
             report.hint = (
                 f"no record was found; the file looks like {looks}" if looks else "no record was found"
             )
@@ -205,11 +205,12 @@ def _looks_compressed(data: memoryview, kind: str) -> str:
     if kind == "" or header_at(data, 0) is not None:
         return ""
     head = bytes(data[:3])
-    if head == b"\x1f\x8b\x08":
+    if head == GZIP_MAGIC:
         return "gzip"
     if len(head) == 3 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0:
         return "zlib"
-    return ""
+    # The first member's header may be what is damaged.
+    return "gzip" if find(data, GZIP_MAGIC, 0) >= 0 and not any(FrameFinder(data).frames(0)) else ""
 
 
 @contextmanager

@@ -268,3 +268,38 @@ def test_cut_gzip_header_is_said_to_be_cut(tmp_path: Path) -> None:
         report = salvage(tmp_path / "in", tmp_path / "out")
         assert [(item.offset, item.reason) for item in report.stream_damages][0][1] == "truncated_stream"
         assert report.compression == "gzip" and not report.ok and not report.records
+
+
+@pytest.mark.parametrize("kept", range(0, 60, 3))
+def test_cut_gzip_member_before_another(tmp_path: Path, kept: int) -> None:
+    """The decoder goes on into the next member, whose records are found all the same."""
+    chance = random.Random(kept)
+    lost = gzip.compress(frame_record(chance.randbytes(10) * 5 + b"abc" * 20), mtime=0)
+    kept = min(kept, len(lost) - 1)
+    (tmp_path / "in").write_bytes(lost[:kept] + gzip.compress(WHOLE, mtime=0))
+    salvage(tmp_path / "in", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes().endswith(WHOLE)
+
+
+def test_damaged_header_of_the_first_gzip_member(tmp_path: Path) -> None:
+    whole = bytearray(gzip.compress(WHOLE, mtime=0) * 2)
+    whole[0] ^= 1
+    (tmp_path / "in").write_bytes(whole)
+    report = salvage(tmp_path / "in", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == WHOLE and report.compression == "gzip"
+    assert [item.reason for item in report.stream_damages] == ["bad_stream"]
+
+
+def test_a_file_full_of_members_that_lead_nowhere_takes_linear_time(tmp_path: Path) -> None:
+    member = gzip.compress(random.Random(1).randbytes(60_000), 0, mtime=0)[:-8]
+    (tmp_path / "in").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\0" * 20_000 + member * 5)
+    assert len(salvage(tmp_path / "in", tmp_path / "out").stream_damages) > 10
+
+
+def test_frames_inside_a_record_before_one_with_a_damaged_header(salvaged: Check) -> None:
+    frames = [bytearray(frame_record(payload)) for payload in (b"first", WHOLE, b"next", b"last")]
+    frames[1][70] ^= 1
+    for place in (1, 9):  # the length, its checksum
+        frames[2][place] ^= 1
+        assert salvaged(b"".join(map(bytes, frames))) == [b"first", b"last"]
+        frames[2][place] ^= 1
