@@ -30,7 +30,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
 # Ranges nearer than this are asked for together: one request costs about as much as reading so many bytes.
 _NEAR = 128 << 10
 # mmap objects of Python keep a descriptor each; beyond this many the reference engine reads instead.
-_MOST_PYTHON_MAPS = 64
+_MOST_PYTHON_MAPS = 16
 
 
 def is_url(path: str) -> bool:

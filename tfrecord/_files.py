@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -49,12 +50,22 @@ class OpenFiles:
         with self._lock:
             file = self._open.get(number)
             if file is None:
-                while len(self._open) >= self._limit:
-                    self._open.popitem(last=False)
-                file = self._open[number] = open_data(self.place(self._paths[number]), mmap=self._mmap)
+                file = self._open[number] = self._opened(self.place(self._paths[number]))
             else:
                 self._open.move_to_end(number)
             return file
+
+    def _opened(self, path: str) -> DataFile:
+        while True:
+            while len(self._open) >= self._limit:
+                self._open.popitem(last=False)
+            try:
+                return open_data(path, mmap=self._mmap)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                    raise
+                self._limit = len(self._open) // 2 + 1  # the process may have fewer open than we thought
+                self._open.popitem(last=False)
 
     def close(self) -> None:
         """Forget all files; views stay valid, and a later `get` opens again."""

@@ -125,6 +125,32 @@ def test_many_files_and_few_descriptors(
     ]
 
 
+@pytest.mark.parametrize("mmap", [True, False])
+def test_fewer_descriptors_than_a_reader_keeps_open(tmp_path: Path, mmap: bool) -> None:
+    """It makes do with those there are, also for random access right after."""
+    count = 200
+    for number in range(count):
+        write(tmp_path / f"f-{number}.tfrecord", range(number, number + 1))
+    code = f"""
+        import resource, sys
+        sys.path.insert(0, {str(ROOT)!r})
+        from tfrecord.reader import TFRecordReader
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        reader = TFRecordReader({str(tmp_path)!r}, record_type="bytes", mmap={mmap})
+        order = list(range(0, {count}, 3)) + list(range({count}))[::-1]
+        found = reader.read(order).to_list() + [reader[position] for position in order]
+        assert [int(item.split(b":")[0]) for item in found] == 2 * order
+        assert len(list(reader)) == {count}
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_reader_in_a_pipeline_of_iterators_is_closed_by_forgetting_it(tmp_path: Path) -> None:
     """Descriptors come back without a close, also from iterations that were left in the middle."""
     path = write(tmp_path / "a.gz", range(300))
