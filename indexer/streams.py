@@ -75,6 +75,8 @@ def iter_chunks(
     grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with.
     """
     name = normalize_compression(compression_type)
+    if (max_records is not None and max_records < 1) or min(start) < 0:
+        raise ValueError(f"max_records is at least 1 and start not negative, not {max_records} and {start}")
     closing: Any = None
     if isinstance(source, (str, bytes, os.PathLike)):
         source = closing = open_source(source, name, mmap=mmap)

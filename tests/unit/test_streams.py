@@ -439,3 +439,12 @@ def test_records_before_damage_in_the_second_member() -> None:
     payloads, error = all_until_error(io.BytesIO(member(DATA[:half]) + second))
     assert payloads == PAYLOADS and isinstance(error, CompressionError)
     assert (error.reason, error.record, error.offset) == ("bad_stream", len(PAYLOADS), len(DATA))
+
+
+@pytest.mark.parametrize("options", [{"max_records": 0}, {"max_records": -1}, {"start": (-1, 0)}])
+def test_options_that_would_never_end(options: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(DATA)
+    for source in (path, io.BytesIO(DATA)):
+        with pytest.raises(ValueError, match="max_records is at least 1"):
+            next(iter_chunks(source, **options))
