@@ -12,7 +12,7 @@ from tfrecord.torch._producer import Finish
 from tfrecord.torch._source import Source
 
 __all__ = [
-    "check_queue_bytes",
+    "as_integer",
     "check_shuffle",
     "check_split",
     "count_units",
@@ -40,11 +40,17 @@ def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int
     return shuffle, check_queue_size(queue_size) if queue_size else None
 
 
-def check_queue_bytes(queue_bytes: int | None) -> int | None:
-    """A bound in bytes, at least 1, or None."""
-    if queue_bytes is not None and (isinstance(queue_bytes, bool) or operator.index(queue_bytes) < 1):
-        raise ValueError(f"shuffle_queue_bytes is an integer of at least 1 or None, got {queue_bytes!r}")
-    return queue_bytes
+def as_integer(value: Any, what: str, least: int | None = None, most: int | None = None) -> int:
+    """`value` as an int; TypeError where it is none, ValueError outside of `least` .. `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is an integer, got {value!r}") from None
+    below = least is not None and (number < least or isinstance(value, bool))
+    if below or (most is not None and number > most):
+        upper = "" if most is None else f" and at most {most}"
+        raise ValueError(f"{what} is an integer of at least {least}{upper}, got {value!r}")
+    return number
 
 
 def make_finish(transform: Callable[[Any], Any] | None, drop_none: bool, ragged: str, split: str) -> Finish:
@@ -71,6 +77,9 @@ def make_source(
         if named:
             raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
         return Source(data_path, None)
+    if features and sequence_features is None:
+        # As the loaders have it: a description alone asks for plain Examples.
+        options.setdefault("record_type", "example")
     reader = TFRecordReader(
         data_path,
         index="auto" if index_path is None else index_path,
