@@ -5,17 +5,34 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from indexer._engine import kernel
 from indexer.files import DataFile, is_url, open_data
 from tfrecord._locks import ForkSafeLock
 
-__all__ = ["OpenFiles"]
+__all__ = ["OpenFiles", "folder_of", "place"]
 
 MAX_OPEN_FILES = 64
 # Maps of the compiled kernel keep no descriptor; this only bounds the number of maps.
 MAX_MAPPED_FILES = 1024
+
+
+def folder_of(paths: Iterable[str]) -> str | None:
+    """The folder from which these names lead to files; None where they do from everywhere."""
+    relative = any(not os.path.isabs(path) and not is_url(path) for path in paths)
+    return os.getcwd() if relative else None
+
+
+def place(path: str, folder: str | None) -> str:
+    """The name itself, as long as it leads to the file that it named in ``folder``; else a longer one."""
+    if folder is None or is_url(path):
+        return path
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # it was deleted
+        here = ""
+    return path if here == folder else os.path.join(folder, path)
 
 
 class OpenFiles:
@@ -28,8 +45,7 @@ class OpenFiles:
 
     def __init__(self, paths: Sequence[str], *, mmap: bool = True) -> None:
         self._paths = paths
-        relative = any(not os.path.isabs(path) and not is_url(path) for path in paths)
-        self.folder = os.getcwd() if relative else None
+        self.folder = folder_of(paths)
         self._mmap = mmap
         self._limit = MAX_MAPPED_FILES if mmap and kernel is not None else MAX_OPEN_FILES
         self._lock = ForkSafeLock()
@@ -37,9 +53,7 @@ class OpenFiles:
 
     def place(self, path: str) -> str:
         """A name that leads to the file ``path`` from the present working directory."""
-        if self.folder is None or is_url(path) or os.getcwd() == self.folder:
-            return path
-        return os.path.join(self.folder, path)
+        return place(path, self.folder)
 
     def get(self, number: int) -> DataFile:
         """File ``number``, open as long as the caller holds it."""

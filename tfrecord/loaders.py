@@ -17,6 +17,7 @@ from indexer.formats import load_index
 from indexer.streams import normalize_compression
 from tfrecord._damage import DamagePolicy, OnError
 from tfrecord._decoding import SAMPLE, LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
+from tfrecord._files import folder_of, place
 from tfrecord._streaming import ReadOptions, Run, stream_records
 from tfrecord.features import FeaturePlan, compile_features
 from tfrecord.iterator_utils import check_weights, sample_iterators
@@ -53,6 +54,7 @@ class _Source:
         self.source = data_path
         if isinstance(data_path, str | bytes | os.PathLike):
             self.source = self.path
+            self.folder = folder_of([self.path])
             _check_file(self.path)
         elif not hasattr(data_path, "read"):
             raise TypeError(f"data_path is a path or a binary file object, not {type(data_path).__name__}")
@@ -63,8 +65,9 @@ class _Source:
         load_index(os.fsdecode(index_path), self.path)
 
     def runs(self) -> Iterator[Run]:
-        return stream_records(
-            self.source, self.options, self.policy, path=self.path, start=self.start, step=self.step
+        source = place(self.source, self.folder) if isinstance(self.source, str) else self.source
+        yield from stream_records(
+            source, self.options, self.policy, path=self.path, start=self.start, step=self.step
         )
 
     def payloads(self) -> Iterator[memoryview]:

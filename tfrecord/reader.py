@@ -132,7 +132,7 @@ class TFRecordReader:
 
     def compression(self, number: int) -> str:
         """Compression of file ``number``: ``""``, ``"gzip"`` or ``"zlib"``."""
-        return self._store.compression(number)
+        return self._store.compression(as_position(number, self.num_files, "files"))
 
     @property
     def record_type(self) -> str:
@@ -254,7 +254,7 @@ class TFRecordReader:
 
         Streams, compressed files too, and needs no index. Views stay valid as long as they are held.
         """
-        as_position(number, self.num_files, "files")
+        number = as_position(number, self.num_files, "files")
         if start < 0 or step < 1:
             raise ValueError(f"start is at least 0 and step at least 1, not {start} and {step}")
         return (

@@ -418,3 +418,18 @@ def test_a_mix_of_sequences(tmp_path: Path) -> None:
     ((context, lists),) = loader
     assert context["id"].tolist() == [1]
     assert [step.tolist() for step in lists["tokens"]] == [[1], [2, 3], []]
+
+
+def test_relative_names_lead_to_the_files_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is opened when its first record is asked for, and by a mix again and again."""
+    (tmp_path / "a.tfrecord").write_bytes(frame_record(b"") * 3)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    payloads = tfrecord_iterator("a.tfrecord")
+    mixed = multi_tfrecord_loader("{}.tfrecord", None, {"a": 1})
+    assert next(mixed) == {}
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(list(payloads)) == 3
+    assert list(itertools.islice(mixed, 7)) == [{}] * 7

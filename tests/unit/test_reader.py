@@ -672,3 +672,15 @@ def test_a_file_that_only_says_it_has_no_bytes(mmap: bool) -> None:
         with pytest.raises(ChecksumError, match="looks like text") as caught:
             way()
         assert (caught.value.path, caught.value.record, caught.value.offset) == (path, 0, 0)
+
+
+def test_numbers_of_files(tmp_path: Path) -> None:
+    paths = [write(tmp_path / "a", [example(0)]), write(tmp_path / "b.gz", [example(1), example(2)])]
+    reader = TFRecordReader(paths)
+    assert [reader.compression(number) for number in (0, 1, -1)] == ["", "gzip", "gzip"]
+    assert [record for record, _ in reader.iter_file(-1)] == [0, 1]
+    for wrong in (2, -3):
+        with pytest.raises(IndexError, match="there are 2 files"):
+            reader.compression(wrong)
+        with pytest.raises(IndexError, match="there are 2 files"):
+            reader.iter_file(wrong)
