@@ -50,7 +50,8 @@ def value_text(value: Any, limit: int = _TEXT) -> str:
         return bytes_text(value, limit)
     if isinstance(value, list):
         steps = ", ".join(value_text(step, limit // 2) for step in value[:_VALUES])
-        return f"{len(value)} steps: {steps}" + (", …" if len(value) > _VALUES else "")
+        count = "1 step" if len(value) == 1 else f"{len(value)} steps"
+        return f"{count}: {steps}" + (", …" if len(value) > _VALUES else "") if value else count
     if value.dtype == object:
         shown = [bytes_text(item, limit // 2) for item in value[:_VALUES]]
         return _listed(shown, len(value), _VALUES)
