@@ -387,7 +387,7 @@ def corrupt_error(
     """
     hint = ""
     head = bytes(buffer_head)
-    if offset == 0 and head and reason in ("bad_length_crc", "truncated_header", "truncated_record"):
+    if offset == 0 and head and reason in ("bad_length_crc", "truncated_header"):
         looks = sniff(head)
         if looks is not None:
             hint = f"This is no TFRecord file: it looks like {looks}."
