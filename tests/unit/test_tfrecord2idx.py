@@ -143,6 +143,8 @@ def test_wrong_use(tmp_path: Path, capsys: Any) -> None:
     other = write(tmp_path / "b.tfrecord")
     for arguments, message in [
         ([], "required: DATA"),
+        (["--nope"], "unrecognized arguments: --nope\n"),
+        ([data, "--nope", tmp_path / "i"], "unrecognized arguments: --nope\n"),
         ([data], "is no folder; to index one file, give the index's path too"),
         ([tmp_path / "none"], "does not exist"),
         ([data, tmp_path / "i", "more"], "unrecognized arguments: more"),

@@ -92,11 +92,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("data", metavar="DATA", help="a TFRecord file, or a folder of them")
+    parser.add_argument("data", metavar="DATA", nargs="?", help="a TFRecord file, or a folder of them")
     parser.add_argument(
         "index", metavar="INDEX", nargs="?", help="the index file, or a folder for the indexes"
     )
-    args = parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:  # before what is missing, and without the files behind it
+        options = [word for word in unknown if word.startswith("-")]
+        parser.error(f"unrecognized arguments: {' '.join(options or unknown)}")
+    if args.data is None:
+        parser.error("the following arguments are required: DATA")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
     failed = 0
@@ -117,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ValueError as error:  # the index would overwrite data
             parser.error(str(error))
         else:
-            print(f"{index}: {len(built):,} records")
+            print(f"{index}: {len(built):,} record{'' if len(built) == 1 else 's'}")
     if failed and len(pairs) > 1:
         print(f"tfrecord2idx: {failed} of {len(pairs)} files failed", file=sys.stderr)
     return 1 if failed else 0
