@@ -55,7 +55,7 @@ class Outputs:
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
-        self._inputs = [path for path in inputs if path != STREAM]
+        self._inputs = [path.removeprefix("file://") for path in inputs if path != STREAM]
         self._stack = ExitStack()
         self._moves: list[tuple[str, str]] = []
 
@@ -120,6 +120,10 @@ class Outputs:
         """Close this, too, when the block ends, in whatever way; what was kept last is closed first."""
         self._stack.callback(resource.close)
         return resource
+
+    def close_kept(self) -> None:
+        """Close what was kept up to now, so that no number of outputs is open at a time."""
+        self._stack.close()
 
     def _commit(self) -> None:
         for temporary, _ in self._moves:

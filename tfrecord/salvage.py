@@ -20,8 +20,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, BinaryIO
 
+from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
-from indexer.streams import normalize_compression
+from indexer.streams import normalize_compression, open_stream
 
 from ._atomic import STREAM, Outputs
 from ._inflate import GZIP_MAGIC, StreamDamage, find, inflate
@@ -190,8 +191,12 @@ def forget(data: memoryview, start: int, end: int) -> None:
 def _opened(source: str, folder: str | None) -> Iterator[memoryview]:
     """The bytes of a file; a stream is kept in an unlinked temporary file beside the output."""
     with ExitStack() as stack:
-        file: Any = sys.stdin.buffer if source == STREAM else stack.enter_context(open(source, "rb"))
-        if source == STREAM or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file: Any
+        if is_url(source):
+            file = stack.enter_context(open_stream(source, "NONE"))
+        else:
+            file = sys.stdin.buffer if source == STREAM else stack.enter_context(open(source, "rb"))
+        if source == STREAM or is_url(source) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             spool = stack.enter_context(tempfile.TemporaryFile(dir=folder))
             shutil.copyfileobj(file, spool, _WRITE)
             file = spool

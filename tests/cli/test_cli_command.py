@@ -154,3 +154,17 @@ def test_importing_the_command_is_light() -> None:
     code = f"import sys, tfrecord.cli, tfrecord._cli.app; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_urls(run: Run, make_file: MakeFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_file(examples(2))
+    before = path.read_bytes()
+    for command in ("convert", "merge", "salvage"):
+        outcome = run(command, f"file://{path}", path)
+        assert outcome.code == 2 and "is an input too" in outcome.err and path.read_bytes() == before
+    assert run("salvage", f"file://{path}", tmp_path / "o").code == 0
+    assert (tmp_path / "o").read_bytes() == before
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    outcome = run("verify", "s3://bucket/x.tfrecord")
+    assert outcome.code == 2 and "pip install 'tfrecord[remote]'" in outcome.err
+    assert len(outcome.err.splitlines()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -126,3 +127,20 @@ def test_positions() -> None:
     ]:
         assert positions_of(parse_positions(text), 10).tolist() == expected
     assert positions_of(parse_positions("-2:"), 10).tolist() == [8, 9]
+
+
+@pytest.mark.parametrize("form", ["tfrecord", "tfrecord.gz", "jsonl", "jsonl.gz", "tar", "npz", "parquet"])
+def test_more_shards_than_files_may_be_open(run: Run, make_file: MakeFile, tmp_path: Path, form: str) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    resource = pytest.importorskip("resource")
+    path = make_file(examples(150))
+    assert run("convert", path, tmp_path / f"w.{form}").code == 0  # imports need files, too
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
+    try:
+        outcome = run("convert", "-", tmp_path / f"o.{form}", "--shards", "120", stdin=path.read_bytes())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert outcome.code == 0, outcome
+    assert len(list(tmp_path.glob("o*-of-00120*"))) == 120

@@ -114,7 +114,9 @@ def _run(args: Sequence[str] | None) -> int:
     except (_ReaderGone, BrokenPipeError):
         return _unread()
     except ImportError as error:
-        if error.name is None or not str(error.msg).startswith("this needs"):
+        if error.name is not None and "pip install" not in str(
+            error
+        ):  # broken, which its own words tell best
             raise
         _say(str(error.msg))
         return 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 
 import click
 
@@ -174,9 +174,8 @@ def write_out(
         raise click.UsageError("--output-compression is for TFRecord output")
     if with_index and (form != "tfrecord" or is_special(output)):
         raise click.UsageError("--index is for TFRecord output to a file")
-    with Outputs(inputs) as outputs:
+    with closing(source) if isinstance(source, Source) else nullcontext(), Outputs(inputs) as outputs:
         if isinstance(source, Source):
-            outputs.keep(source)
             source.once = form not in SURVEYED and shards is None and sizes is None
         target = Target(outputs, output, form, compression=compression, text=text)
         if shards is None and sizes is None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -19,7 +19,6 @@ from tfrecord._cli.layout import Layout, survey
 from tfrecord._cli.npz_format import NpzSink, read_npz
 from tfrecord._cli.source import Batch, batch_of, batches, record_type_of
 from tfrecord._cli.text_formats import JsonSink, TarSink, read_json, read_tar
-from tfrecord.columns import BytesColumn
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -96,13 +95,6 @@ class Source:
     def count(self) -> int:
         """How many records there are: lengths are hopped over where that can be done."""
         return sum(len(batch.payloads) for batch in self._read(VERIFY_LENGTHS))
-
-
-class Sink(Protocol):
-    """One output file."""
-
-    def write(self, payloads: BytesColumn) -> None: ...
-    def close(self) -> None: ...
 
 
 class FrameSink:
@@ -206,6 +198,7 @@ class Target:
 
     def _close(self, sink: Any, name: str, layout: Layout, first: int) -> None:
         (sink or self._open(name, layout, first)).close()
+        self.outputs.close_kept()
 
     @staticmethod
     def _put(sink: Any, batch: Batch) -> None:
