@@ -31,7 +31,7 @@ def derive_key(*parts: int | str) -> int:
 
 def hash_places(places: npt.NDArray[Any], key: int) -> UInt64Array:
     """64 random-looking bits for each place, a function of place and key alone (splitmix64's finaliser)."""
-    x: UInt64Array = places.astype(_U64) * _GOLDEN  # a copy, mixed in place; integer arrays wrap around silently
+    x: UInt64Array = places.astype(_U64) * _GOLDEN  # a copy; integer arrays wrap around
     x += _U64(key)
     for shift, factor in ((30, _MUL1), (27, _MUL2)):
         x ^= x >> _U64(shift)

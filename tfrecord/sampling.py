@@ -31,6 +31,7 @@ __all__ = [
 
 SPLITS = ("exact", "drop", "pad")
 
+
 class Order(Protocol):
     """A global sequence: what a place holds."""
 
@@ -193,7 +194,7 @@ class Share:
     """The places of one worker of one rank, from place `start` of an epoch of `total` places on.
 
     Place p goes to rank p mod `world_size`; of a rank's places the m-th goes to worker m mod `num_workers`,
-    so that a loader that asks its workers in turn delivers them in order. A "place" may stand for a whole batch.
+    so that a loader that asks its workers in turn delivers them in order. A "place" may be a batch.
 
     `split` says what happens where the ranks' shares differ by one: "exact" leaves them so, "drop" leaves the
     last places out, "pad" goes on past the end, with the places from the beginning again (`wrap` maps them).

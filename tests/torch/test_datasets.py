@@ -49,6 +49,18 @@ class TestOptions:
         view = TFRecordReader(paths).select([6, 2, 2])
         assert ids(TFRecordDataset(view)) == [6, 2, 2]
 
+    @pytest.mark.parametrize("kind", [TFRecordDataset, TFRecordMapDataset])
+    def test_a_reader_has_its_own_options(self, make: Any, kind: Any) -> None:
+        reader = TFRecordReader(make([2]))
+        for options in (
+            {"compression_type": "GZIP"},
+            {"verify": False},
+            {"on_error": "skip"},
+            {"max_skips": 1},
+        ):
+            with pytest.raises(ValueError, match=f"has its own {next(iter(options))}"):
+                kind(reader, **options)
+
     def test_an_index_a_list_of_them_or_their_folder(self, make: Any) -> None:
         paths = make([3, 4], index=True)
         indexes = [path + ".tfindex" for path in paths]
@@ -86,6 +98,19 @@ class TestOptions:
     def test_wrong_ones_are_refused_at_once(self, make: Any, options: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             TFRecordDataset(make([1]), **options)
+
+    @pytest.mark.parametrize("name", ["seed", "batch_size", "shuffle_queue_bytes"])
+    def test_what_is_no_integer_is_named(self, make: Any, name: str) -> None:
+        for value in ("3", 2.0):
+            with pytest.raises(TypeError, match=f"{name} is an integer, got {value!r}"):
+                TFRecordDataset(make([1]), **{name: value})
+
+    def test_integers_of_numpy_make_states_for_json(self, make: Any) -> None:
+        three = np.int64(3)
+        options = {"seed": three, "batch_size": three, "shuffle_queue_bytes": three}
+        for paths in (make([4]), make([4], gzip=True)):
+            dataset = TFRecordDataset(paths, None, None, three, **options)
+            assert json.loads(json.dumps(dataset.state_dict()))["options"]["seed"] == 3
 
     def test_compressed_without_index_says_what_it_cannot(self, make: Any) -> None:
         paths = make([3], gzip=True)
@@ -384,13 +409,24 @@ class TestStates:
                 TFRecordDataset(other, shuffle=True, batch_size=3).load_state_dict(state)
         moved = make([5, 7])
         TFRecordDataset(moved, shuffle=True, batch_size=3).load_state_dict(state)
-        for nothing in ({}, None, {"epoch": 1}):
+        whose = {key: value for key, value in state.items() if key != "world_size"}
+        for nothing in ({}, None, {"epoch": 1}, whose, state | {"options": None}):
             with pytest.raises(ValueError, match="no state"):
                 TFRecordDataset(paths).load_state_dict(nothing)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="version 9"):
             TFRecordDataset(paths).load_state_dict(state | {"version": 9})
         with pytest.raises(ValueError, match="epoch and position"):
             TFRecordDataset(paths, shuffle=True, batch_size=3).load_state_dict(state | {"position": -1})
+
+    def test_the_last_epoch_there_is(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([5]), shuffle=True)
+        for epoch in (2**62 - 1, 2**64, -1):
+            with pytest.raises(ValueError, match="an epoch is an integer of at least 0 and at most"):
+                dataset.set_epoch(epoch)
+        dataset.set_epoch(2**62 - 2)
+        assert sorted(ids(dataset)) == list(range(5))
+        dataset.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
+        assert sorted(ids(dataset)) == list(range(5))
 
     def test_set_epoch_after_a_state(self, make: Any) -> None:
         paths = make([9])
@@ -408,7 +444,7 @@ class TestStates:
         for epoch, position in ((0, 10), (-1, 0), (0, -1)):
             with pytest.raises(ValueError, match="9 items"):
                 dataset.state_at(epoch, position)
-        with pytest.raises(ValueError, match=">= 0"):
+        with pytest.raises(ValueError, match="at least 0"):
             dataset.set_epoch(-1)
 
     def test_any_ranks_state_serves_all(self, make: Any) -> None:
@@ -509,6 +545,38 @@ class TestMixes:
         with pytest.raises(TypeError, match="not of mixes"):
             MultiTFRecordDataset.from_datasets([mixed], [1])
 
+    @pytest.mark.parametrize("gzip", [False, True])
+    def test_batches_of_all_are_decoded_alike(self, tmp_path: Path, gzip: bool, quiet: None) -> None:
+        """By what all the sources hold, not by the first one; where options of theirs differ it says so."""
+        paths = [str(tmp_path / f"{number}.tfrecord") for number in range(3)]
+        for path, count in zip(paths, (0, 2, 3), strict=True):
+            with TFRecordWriter(path, compression_type="GZIP" if gzip else None) as writer:
+                for i in range(count):
+                    writer.write({"id": (i, "int")}, {"steps": ([[1]] * i, "int")})
+        mix = MultiTFRecordDataset.from_datasets(paths, [1, 1, 1], infinite=False, batch_size=4)
+        batches = list(pickle.loads(pickle.dumps(mix)))
+        assert [sorted(context) + sorted(lists) for context, lists in batches] == [["id", "steps"]] * 2
+        one, two = (
+            TFRecordDataset(path, None, {name: "int"}) for path, name in zip(paths, "ab", strict=False)
+        )
+        with pytest.raises(ValueError, match="same features.*0.tfrecord and .*1.tfrecord differ"):
+            MultiTFRecordDataset.from_datasets([one, two], [1, 1], batch_size=4)
+        assert len(MultiTFRecordDataset.from_datasets([one, two], [1, 1]).datasets) == 2
+
+    def test_a_mix_is_dense_where_all_sources_are(self, tmp_path: Path) -> None:
+        paths = [str(tmp_path / f"{number}.tfrecord") for number in range(2)]
+        for path, lengths in zip(paths, ((2, 2, 2), (0, 1, 3)), strict=True):
+            with TFRecordWriter(path, index=True) as writer:
+                for length in lengths:
+                    writer.write({"id": (1, "int"), "x": ([1.0] * length, "float")})
+        (batch,) = MultiTFRecordDataset.from_datasets(paths, [1, 1], infinite=False, batch_size=6)
+        assert batch["id"].tolist() == [1] * 6 and sorted(batch["x"].lengths().tolist()) == [0, 1, 2, 2, 2, 3]
+
+    def test_options_that_no_source_takes(self, make: Any) -> None:
+        dataset = TFRecordDataset(make([1]))
+        with pytest.raises(TypeError, match="shuffle: for readers and paths only"):
+            MultiTFRecordDataset.from_datasets([dataset], [1], shuffle=True)
+
     def test_streams_mix_too(self, make: Any, quiet: None) -> None:
         """Compressed sources without an index, beside a plain one."""
         sources = [make([9], gzip=True)[0], make([4], first=100)[0]]
@@ -561,7 +629,13 @@ class TestMapStyle:
     def test_is_a_sequence(self, make: Any) -> None:
         data = TFRecordMapDataset(make([4, 3]), None, {"id": "int", "name": "byte"})
         assert len(data) == 7
-        assert [int(data[i]["id"][0]) for i in (0, 5, -1, np.int64(3))] == [0, 5, 6, 3]
+        assert [int(data[i]["id"][0]) for i in (0, 5, -1, np.int64(3), torch.tensor(2))] == [
+            0,
+            5,
+            6,
+            3,
+            2,
+        ]
         assert ids(data[1:6:2]) == [1, 3, 5] and ids(data[[4, 4]]) == [4, 4]
         assert ids(data.__getitems__([6, 0, -2])) == [6, 0, 5]
         for index in (7, -8):

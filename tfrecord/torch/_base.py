@@ -16,9 +16,10 @@ from tfrecord.sampling import SPLITS, Share
 from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
 from tfrecord.torch._epochs import EpochCounter, PassKey, Start
 from tfrecord.torch._errors import for_loader
+from tfrecord.torch._options import as_integer
 from tfrecord.torch._producer import WINDOW
 from tfrecord.torch._source import DROPPED
-from tfrecord.torch._state import Restored, check_state, full_state, start_of, worker_fields
+from tfrecord.torch._state import MOST, Restored, check_state, full_state, start_of, worker_fields
 
 __all__ = ["EpochDataset"]
 
@@ -40,16 +41,14 @@ class EpochDataset(IterableDataset[Any]):
         super().__init__()
         if split not in SPLITS:
             raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {split!r}")
-        if batch_size is not None and (isinstance(batch_size, bool) or operator.index(batch_size) < 1):
-            raise ValueError(f"batch_size is an integer of at least 1 or None, got {batch_size!r}")
         if drop_last and batch_size is None:
             raise ValueError("drop_last needs a batch_size (the DataLoader has a drop_last of its own)")
         self._ranks = RankResolver(rank, world_size)
         self._drew_seed = seed is None
-        self.seed = secrets.randbits(62) if seed is None else operator.index(seed)
+        self.seed = secrets.randbits(62) if seed is None else as_integer(seed, "seed")
         self._check_seed(1 if world_size is None else world_size)
         self.split = split
-        self.batch_size = None if batch_size is None else int(batch_size)
+        self.batch_size = None if batch_size is None else as_integer(batch_size, "batch_size", 1)
         self.drop_last = bool(drop_last)
         self.reshuffle_each_epoch = bool(reshuffle_each_epoch)
         self._counter = EpochCounter()
@@ -115,12 +114,9 @@ class EpochDataset(IterableDataset[Any]):
         """Make the next pass epoch `epoch`, also in running workers.
 
         It starts from its beginning, unless it is the epoch of a state just loaded: then where that state
-            says.
+        says.
         """
-        number = operator.index(epoch)
-        if number < 0:
-            raise ValueError(f"an epoch is an integer >= 0, got {number}")
-        self._counter.set_epoch(number)
+        self._counter.set_epoch(as_integer(epoch, "an epoch", 0, MOST - 2))
         self._current = None
 
     def __iter__(self) -> Iterator[Any]:

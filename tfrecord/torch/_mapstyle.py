@@ -59,7 +59,8 @@ class TFRecordMapDataset(Dataset[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         """A record for an integer (negative ones from the end); a list of records for a slice or a list."""
-        if is_integer(index):
+        # A scalar tensor has dimensions, none, and is an index.
+        if is_integer(index) or (getattr(index, "ndim", None) == 0 and hasattr(index, "__index__")):
             return self._records(np.array([as_position(index, len(self), "records")]))[0]
         if isinstance(index, slice):
             return self._records(np.arange(*index.indices(len(self)), dtype=np.int64))

@@ -12,7 +12,7 @@ from tfrecord.columns import BytesColumn
 from tfrecord.mixing import MixOrder
 from tfrecord.torch._producer import BoolArray, Finish, finish_batch
 from tfrecord.torch._single import TFRecordDataset
-from tfrecord.torch._source import Rows
+from tfrecord.torch._source import Rows, Source
 
 __all__ = ["MixedBatches", "MixedRecords"]
 
@@ -80,9 +80,10 @@ class MixedBatches(_Mixed):
         epoch: int,
         batch_size: int,
         finish: Finish,
+        decoding: Source,
     ) -> None:
         super().__init__(datasets, mix, counts, epoch)
-        self.batch_size, self.finish = batch_size, finish
+        self.batch_size, self.finish, self.decoding = batch_size, finish, decoding
 
     def _make(self, number: int, turn: int) -> Any:
         return self.datasets[number].order(self.epoch, turn)
@@ -107,15 +108,14 @@ class MixedBatches(_Mixed):
             here = sources == number
             positions[here] = self._positions(number, draws[here])
             ahead[number] = self.datasets[number].source.readahead(positions[here])
-        for source in self.datasets:
-            source.source.prepare()
+        self.decoding.prepare()
         splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
         for i, padded in enumerate(padding.tolist()):
             own = slice(splits[i], splits[i + 1])
             for number, told in ahead.items():
                 told.reach(int((sources[: splits[i + 1]] == number).sum()))
             rows = self._rows(sources[own], positions[own])
-            yield finish_batch(self.datasets[0].source, rows, padded, self.finish)
+            yield finish_batch(self.decoding, rows, padded, self.finish)
 
     def _rows(self, sources: Int64Array, positions: Int64Array) -> Rows:
         """The payloads of a batch in its order."""

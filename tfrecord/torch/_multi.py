@@ -18,6 +18,7 @@ from tfrecord.torch._options import check_split, count_units, make_finish, one_o
 from tfrecord.torch._producer import Finish, payload_batches
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._single import TFRecordDataset
+from tfrecord.torch._source import Source, joined
 
 __all__ = ["MultiTFRecordDataset"]
 
@@ -39,6 +40,8 @@ class MultiTFRecordDataset(EpochDataset):
     and a mix of nothing but such ends. A mid-epoch state goes on with any number of workers, but the same
     number of ranks.
     """
+
+    _joined: Source | None
 
     def __init__(
         self,
@@ -150,6 +153,10 @@ class MultiTFRecordDataset(EpochDataset):
             drop_last=drop_last,
             reshuffle_each_epoch=reshuffle_each_epoch,
         )
+        if source_options and all(isinstance(given, TFRecordDataset) for given in datasets):
+            raise TypeError(
+                f"{', '.join(source_options)}: for readers and paths only, datasets have options of their own"
+            )
         made, kept, finishes = [], [], []
         for i, (given, weight) in enumerate(zip(datasets, checked, strict=True)):
             if weight > 0:
@@ -185,6 +192,8 @@ class MultiTFRecordDataset(EpochDataset):
     ) -> None:
         self.datasets, self.weights, self.infinite = datasets, weights, bool(infinite)
         self.finish, self._finishes = finish, finishes
+        if self.batch_size is not None:
+            self._decoding()
         drops = any(one.drop_none for one in (finish, *finishes))
         check_split(self.split, [dataset.source for dataset in datasets], drops)
 
@@ -214,7 +223,22 @@ class MultiTFRecordDataset(EpochDataset):
         mix = MixOrder(counts, self.weights, infinite=self.infinite, seed=self.seed, epoch=epoch)
         if self.batch_size is None:
             return MixedRecords(self.datasets, mix, counts, epoch, self._finishes)
-        return MixedBatches(self.datasets, mix, counts, epoch, self.batch_size, self.finish)
+        return MixedBatches(self.datasets, mix, counts, epoch, self.batch_size, self.finish, self._decoding())
+
+    def _decoding(self) -> Source:
+        """What decodes mixed batches."""
+        if self._joined is None:
+            self._joined = joined([dataset.source for dataset in self.datasets])
+        return self._joined
+
+    def _fresh(self) -> None:
+        super()._fresh()
+        self._joined = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        del state["_joined"]
+        return state
 
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
         """One consumer's items after the first `skip`, and which is the last."""
@@ -226,14 +250,14 @@ class MultiTFRecordDataset(EpochDataset):
         key = derive_key("stream", self.seed, epoch, consumer.number)
         queued = next((d for d in self.datasets if not d.positioned), self.datasets[0])
         payloads = queued.shuffled(self._mixed_payloads(epoch, consumer, random.Random(key)), key)
-        for dataset in self.datasets:
-            dataset.source.prepare()
         if self.batch_size is None:
+            for dataset in self.datasets:
+                dataset.source.prepare()
             rest = with_last(itertools.islice(payloads, skip, None))
             return ((self._decoded(*payload), last) for payload, last in rest)
         untagged = ((where[1], record, payload) for where, record, payload in payloads)
         return payload_batches(
-            self.datasets[0].source,
+            self._decoding(),
             itertools.islice(untagged, skip * self.batch_size, None),
             self.batch_size,
             self.drop_last,

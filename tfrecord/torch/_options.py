@@ -72,8 +72,15 @@ def make_source(
 ) -> Source:
     """The records of a path, list, glob, folder or reader."""
     if isinstance(data_path, TFRecordReader):
-        given = {"index_path": index_path, "description": features, "sequence_description": sequence_features}
-        named = [name for name, value in given.items() if value is not None]
+        given = {
+            "index_path": index_path,
+            "description": features,
+            "sequence_description": sequence_features,
+            "compression_type": compression_type,
+            **options,
+        }
+        usual = {"on_error": "raise"}
+        named = [name for name, value in given.items() if value != usual.get(name)]
         if named:
             raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
         return Source(data_path, None)

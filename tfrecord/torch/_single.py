@@ -15,7 +15,7 @@ from tfrecord.sampling import Share, StoredOrder, shuffled_order
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._options import (
-    check_queue_bytes,
+    as_integer,
     check_shuffle,
     check_split,
     count_units,
@@ -60,7 +60,8 @@ class TFRecordDataset(EpochDataset):
         drop_last: leave out a last batch that is not full.
         ragged: how a batch holds ragged columns: "ragged" (`values` and `row_splits`), "pad" (with `x_mask`)
             or "nested".
-        on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records.
+        on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records; each
+            process counts for itself how many it skips.
         reshuffle_each_epoch: False gives every epoch the order of epoch 0.
         shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a
             queue holds positions only.)
@@ -108,7 +109,9 @@ class TFRecordDataset(EpochDataset):
             reshuffle_each_epoch=reshuffle_each_epoch,
         )
         self.shuffle, self.shuffle_queue_size = check_shuffle(shuffle, shuffle_queue_size)
-        self.shuffle_queue_bytes = check_queue_bytes(shuffle_queue_bytes)
+        self.shuffle_queue_bytes = (
+            None if shuffle_queue_bytes is None else as_integer(shuffle_queue_bytes, "shuffle_queue_bytes", 1)
+        )
         self.finish = make_finish(transform, drop_none, ragged, split)
         features = one_of(features, description)
         self.source = make_source(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -21,9 +21,7 @@ from tfrecord.parse import decode_record
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._readahead import Readahead
 
-__all__ = ["DROPPED", "Rows", "Source", "Transform"]
-
-Transform = Callable[[Any], Any]
+__all__ = ["DROPPED", "Rows", "Source", "joined"]
 
 
 class _Dropped:
@@ -211,6 +209,34 @@ class Source:
             except TFRecordError:
                 found = crc32(b"damaged", found)
         return found
+
+
+def joined(sources: Sequence[Source]) -> Source:
+    """A source that decodes records of all of these alike; its positions are those of nobody.
+
+    What kind the records are and which columns are dense, where that is not said, is settled by all of them.
+    Raises ValueError where they are to be decoded differently.
+    """
+    first = sources[0].reader._decoder
+    types = {source.reader._decoder.record_type for source in sources} - {None}
+    for source in sources:
+        decoder = source.reader._decoder
+        plans, wanted = (decoder.plan, decoder.sequence_plan), (first.plan, first.sequence_plan)
+        if len(types) > 1 or plans != wanted or source._missing != sources[0]._missing:
+            raise ValueError(
+                "batches of all sources need the same features and record_type in each, but those of "
+                f"{sources[0].reader.paths[0]} and {source.reader.paths[0]} differ"
+            )
+    stores = [source.reader._store for source in sources]
+    paths = [store.place(path) for store in stores for path in store.paths]
+    given = [index for store in stores for index in store.given]
+    reader = copy.copy(sources[0].reader)
+    reader._store = RecordStore(paths, given, stores[0].options, stores[0].policy)
+    reader._decoder, reader._selection, reader._schema = copy.copy(first), None, None
+    reader._decoder.record_type, reader._decoder.dense = next(iter(types), None), None
+    twin = Source(reader, None)
+    twin._missing = sources[0]._missing
+    return twin
 
 
 def _raise(error: TFRecordError) -> None:

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from tfrecord.torch._epochs import Start
 
-__all__ = ["Restored", "check_state", "full_state", "start_of", "worker_fields"]
+__all__ = ["MOST", "Restored", "check_state", "full_state", "start_of", "worker_fields"]
 
 VERSION = 1
-_PLACE = ("epoch", "position")
+# Epochs and positions are below this, so that they and the next ones fit the words that processes share.
+MOST = 1 << 62
+_KEYS = ("version", "epoch", "position", "rank", "world_size", "options")
 
 
 class Restored(NamedTuple):
@@ -46,16 +48,18 @@ def worker_fields(state: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def check_state(state: Any, options: Mapping[str, Any]) -> None:
     """Raise ValueError where the state is none, or of another dataset, naming what differs."""
-    if not isinstance(state, Mapping) or not all(key in state for key in ("version", "options", *_PLACE)):
+    if not isinstance(state, Mapping) or not all(key in state for key in _KEYS):
         raise ValueError("this is no state of a tfrecord dataset (see state_dict)")
     if state["version"] != VERSION:
         raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
     epoch, position = state["epoch"], state["position"]
-    if not all(isinstance(value, int) and 0 <= value < 1 << 62 for value in (epoch, position)):
+    if not all(isinstance(value, int) and 0 <= value < MOST for value in (epoch, position)):
         raise ValueError(
             f"the state's epoch and position must be integers >= 0, got {epoch!r} and {position!r}"
         )
     theirs = state["options"]
+    if not isinstance(theirs, Mapping):
+        raise ValueError("this is no state of a tfrecord dataset (see state_dict): its options are no dict")
     differing = [
         f"{name} (state: {theirs.get(name)!r}, dataset: {options.get(name)!r})"
         for name in dict.fromkeys((*theirs, *options))
