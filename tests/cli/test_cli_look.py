@@ -310,3 +310,16 @@ def test_very_wide_records_are_shown_in_part(run: Run, make_file: MakeFile) -> N
 def test_position_in_an_empty_file(run: Run, make_file: MakeFile) -> None:
     outcome = run("show", make_file([]), "0")
     assert outcome.code == 2 and "there are none" in outcome.err
+
+
+def test_info_says_which_files_of_a_folder_it_left_out(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    make_file(examples(2), "a.tfrecord")
+    make_file(examples(2), "b-00000-of-00001.gz", "gzip")
+    (tmp_path / "_SUCCESS").touch()
+    outcome = run("info", tmp_path)
+    assert outcome.code == 0 and "b-00000" not in outcome.out
+    assert "1 other file in" in outcome.err and "b-00000-of-00001.gz" in outcome.err
+    assert "_SUCCESS" not in outcome.err
+    (tmp_path / "a.tfrecord").unlink()
+    outcome = run("info", tmp_path)
+    assert "b-00000" in outcome.out and outcome.err == ""

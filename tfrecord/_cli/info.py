@@ -14,6 +14,7 @@ from indexer.files import open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
+from indexer.paths import is_index_name
 from indexer.streams import detect
 from tfrecord._atomic import STREAM
 from tfrecord._cli.columnstats import BatchStats, stats_of
@@ -96,7 +97,20 @@ def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
         emit(_document(results, sets))
     else:
         _print(results, sets)
+        for path in paths:
+            if left_out := _left_out(path, files):
+                them = f"{count_text(len(left_out), 'other file')} in {path}, {left_out[0]} …"
+                click.echo(safe(f"not looked at: {them} (name them, or give a glob)"), err=True)
     return 0 if _is_fine(results, sets) else 1
+
+
+def _left_out(path: str, files: list[str]) -> list[str]:
+    """Names in a folder that are not the usual ones of its data files, which may be data all the same."""
+    if not os.path.isdir(path):
+        return []
+    names = (name for name in sorted(os.listdir(path)) if name[0] not in "._" and not is_index_name(name))
+    taken = {os.path.basename(file) for file in files}
+    return [name for name in names if name not in taken and os.path.isfile(os.path.join(path, name))]
 
 
 def _is_fine(results: list[FileInfo], sets: list[ShardSet]) -> bool:
