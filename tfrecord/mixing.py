@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord._permutation import Int64Array, derive_key, hash_places
+from tfrecord._permutation import Int64Array, as_count, derive_key, hash_places
+from tfrecord.iterator_utils import check_weights
 
 __all__ = ["ENDLESS", "MixOrder"]
 
@@ -35,6 +36,7 @@ class MixOrder:
     Infinite: each draw is independent, by the weights. Finite: each draw is by weight x share remaining, so a
     source thins out rather than ends early, and every record comes once. A finite mix is drawn as a race:
     each record's time is exponential with its source's rate, which gives that very law.
+    Raises ValueError for counts below 0, and for weights that are not finite or negative.
     """
 
     def __init__(
@@ -47,11 +49,14 @@ class MixOrder:
         epoch: int = 0,
     ) -> None:
         self.infinite = infinite
-        self._sources = [i for i, (n, w) in enumerate(zip(counts, weights, strict=True)) if n > 0 and w > 0]
-        self._counts = [int(counts[i]) for i in self._sources]
-        largest = max((float(weights[i]) for i in self._sources), default=1.0)
+        sizes = [as_count(count) for count in counts]
+        names = [f"source {i}" for i in range(len(sizes))]
+        checked = check_weights(weights, names) if any(weights) else [0.0] * len(weights)
+        self._sources = [i for i, (n, w) in enumerate(zip(sizes, checked, strict=True)) if n > 0 and w > 0]
+        self._counts = [sizes[i] for i in self._sources]
+        largest = max((checked[i] for i in self._sources), default=1.0)
         # Bounded from below, so that times stay finite; no run would tell the difference.
-        self._weights = [max(float(weights[i]) / largest, 1e-200) for i in self._sources]
+        self._weights = [max(checked[i] / largest, 1e-200) for i in self._sources]
         self._num_sources = len(counts)
         self._key = derive_key("mix", seed, epoch)
         self._restart()

@@ -66,6 +66,8 @@ class BlockOrder:
         self, count: int, *, seed: int = 0, epoch: int = 0, block: int = 1024, group: int = 8
     ) -> None:
         self.count = as_count(count)
+        if block < 1 or group < 1:
+            raise ValueError(f"block and group are at least 1, got {block} and {group}")
         self.block, self.group = block, group
         self._seed, self._epoch = derive_key("block", seed), epoch
         num_blocks = -(-self.count // block)
@@ -198,6 +200,7 @@ class Share:
 
     `split` says what happens where the ranks' shares differ by one: "exact" leaves them so, "drop" leaves the
     last places out, "pad" goes on past the end, with the places from the beginning again (`wrap` maps them).
+    Raises ValueError for a rank or worker that there is not, and for another split.
     """
 
     total: int
@@ -207,6 +210,18 @@ class Share:
     num_workers: int = 1
     split: str = "exact"
     start: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(f"rank must be 0 .. world_size - 1, got rank {self.rank} of {self.world_size}")
+        if not 0 <= self.worker < self.num_workers:
+            raise ValueError(
+                f"worker must be 0 .. num_workers - 1, got worker {self.worker} of {self.num_workers}"
+            )
+        if self.split not in SPLITS:
+            raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {self.split!r}")
+        if self.total < 0 or self.start < 0:
+            raise ValueError(f"total and start are at least 0, got {self.total} and {self.start}")
 
     @property
     def rank_length(self) -> int:

@@ -269,3 +269,32 @@ def test_neutral_core_imports_no_torch() -> None:
     code = "import sys, tfrecord.sampling, tfrecord.mixing; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 2, "world_size": 2}, "got rank 2 of 2"),
+        ({"rank": -1}, "got rank -1 of 1"),
+        ({"worker": 3, "num_workers": 3}, "got worker 3 of 3"),
+        ({"split": "even"}, "'exact', 'drop', 'pad'"),
+        ({"start": -1}, "at least 0, got 5 and -1"),
+    ],
+)
+def test_shares_that_nobody_has(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Share(5, **options)
+
+
+def test_blocks_and_mixes_that_cannot_be() -> None:
+    for options in ({"block": 0}, {"group": 0}):
+        with pytest.raises(ValueError, match="block and group are at least 1"):
+            BlockOrder(5, **options)
+    for counts, weights, message in (
+        ([1, 2], [1], "2 sources but 1 weights"),
+        ([1], [-1], "source 0.*not negative"),
+        ([1], [float("nan")], "source 0.*finite"),
+        ([-1], [1], "count must be from 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MixOrder(counts, weights, infinite=True)
