@@ -27,7 +27,8 @@ LAYERS = {
     """,
     "tfrecord": """
         _arrays _display _locks _optional _permutation _values example_pb2 features iterator_utils
-        _damage _decode _encode _encode_reference _reference_wire _output _atomic _inflate _resync tensor_proto
+        _damage _decode _encode _encode_reference _reference_wire
+        _output _atomic _inflate _resync tensor_proto
         _arrow _files _reference _spool _streaming _tensors mixing process salvage sampling
         _engine _bytes_column
         _ragged schema

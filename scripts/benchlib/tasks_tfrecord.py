@@ -211,7 +211,7 @@ def _set_readahead(which: str) -> None:
             if madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_RANDOM):
                 raise OSError("the map does not take MADV_RANDOM")
 
-        files._MappedFile.__init__ = make  # type: ignore[method-assign]
+        files._MappedFile.__init__ = make  # type: ignore[method-assign, assignment]
 
 
 def cold(spec: Spec) -> Run:
