@@ -20,6 +20,7 @@ from indexer import (
     StaleIndexError,
     TFRecordError,
     TruncatedRecordError,
+    UnsupportedCompressionError,
     build_indexes,
     load_index,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "TFRecordReader",
     "TFRecordWriter",
     "TruncatedRecordError",
+    "UnsupportedCompressionError",
     "VarLenFeature",
     "__version__",
     "build_index",
