@@ -50,7 +50,7 @@ RANKS = {
     for package, lines in LAYERS.items()
 }
 # What stands above the core: the datasets, the command and its tools, and the face of the package.
-ABOVE = ("torch", "_cli", "cli", "tools", "")
+ABOVE = ("torch", "_cli", "cli", "tools", "__main__", "")
 
 
 def modules(package: str) -> dict[str, Path]:
