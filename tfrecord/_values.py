@@ -190,7 +190,7 @@ def int64_array(key: object, values: npt.NDArray[Any], step: int | None = None) 
     if values.dtype.kind not in "iub":
         refuse(TypeError, key, describe(values), EXPECTED[INT], step)
     flat = values.reshape(-1)
-    if flat.dtype.kind == "u" and flat.dtype.itemsize == 8 and flat.size and flat.max() > INT64_MAX:
+    if flat.dtype.kind == "u" and flat.dtype.itemsize == 8 and flat.size and int(flat.max()) > INT64_MAX:
         place = int(np.argmax(flat > INT64_MAX))
         refuse(ValueError, key, f"{describe(int(flat[place]))} at position {place}", _INT_RANGE, step)
     return np.ascontiguousarray(flat, dtype=np.int64)
