@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import SimulatedLoader, ids, write_files
+from simulation import SimulatedLoader, ids, write_files
 from torch.utils.data import DataLoader, DistributedSampler, Subset, WeightedRandomSampler, random_split
 
 import tfrecord.torch

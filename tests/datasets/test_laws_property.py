@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SimulatedLoader, ids, write_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simulation import SimulatedLoader, ids, write_files
 
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import ids
+from simulation import ids
 from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -438,7 +438,7 @@ class TestManners:
             for _ in range(3):
                 list(dataset)
         assert len(caught) == 1
-        from conftest import SimulatedLoader
+        from simulation import SimulatedLoader
 
         shared = TFRecordDataset(make([5], gzip=True), None, {"id": "int"})
         with pytest.warns(UserWarning, match="so each decompresses all") as caught:
