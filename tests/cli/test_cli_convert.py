@@ -335,7 +335,14 @@ def test_interrupt_leaves_nothing(make_file: MakeFile, tmp_path: Path, number: i
     output = tmp_path / "out" / "o.tfrecord"
     output.parent.mkdir()
     command = [sys.executable, "-W", "ignore", "-m", "tfrecord.cli", "merge", "-", str(output)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+    def interruptible() -> None:
+        # What a shell starts in the background inherits SIGINT as ignored; the command must keep it so.
+        signal.signal(number, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=interruptible
+    ) as process:
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(b"".join(map(frame_record, examples(50))) * 50)
         process.stdin.flush()
