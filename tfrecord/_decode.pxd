@@ -43,6 +43,7 @@ cdef extern from "schema.h" nogil:
         int32_t kind
         int64_t count
         const void *fallback
+        void *direct
         feature_slot *slots
         int64_t num_slots
         int64_t *steps
@@ -81,6 +82,8 @@ cdef extern from "schema.h" nogil:
     int table_rehash(scan_table *table, uint32_t num_buckets)
     int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
     void table_free(scan_table *table)
+    int repeat_read(scan_table *table, const scan_record *record, uint64_t row)
+    void repeat_learn(scan_table *table, uint64_t row)
     int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
     int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row)
     int column_count(const scan_table *table, const scan_column *column, column_output *out, column_fault *fault)

@@ -20,6 +20,9 @@ _Values = (
     | None
 )
 
+# Presence, bool (columns, records), and the columns.
+_Found = tuple[npt.NDArray[np.bool_], list[tuple[Any, ...]]]
+
 SIMD_LEVELS: dict[str, int]
 BEST_LEVEL: int
 
@@ -45,11 +48,12 @@ class Decoder:
         lengths: npt.NDArray[np.int64] | None,
         buffer_ids: npt.NDArray[np.int32] | None,
         num_threads: int = 1,
-    ) -> tuple[_Failure | None, list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    ) -> tuple[_Failure | None, _Found | None, _Found | None]:
         """Decode the payloads at these places; without `offsets` every buffer is one.
 
-        Gives a failure, or the columns (key, kind, present, splits, values) and those of feature lists (key,
-        kind, present, splits of steps, present steps, splits, values), in the order asked or found.
+        Gives a failure, or what was found of features and of feature lists: which records have which column,
+        and the columns (key, kind, splits, values), or for lists (key, kind, splits of steps, present steps,
+        splits, values), in the order asked or found.
 
         `splits` (int64, from 0 on, one more than rows) is None for a dense column, whose values have its
         shape. Arrays are new; byte strings are places in `buffers`, which are read only within the call.

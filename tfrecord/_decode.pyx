@@ -117,10 +117,14 @@ cdef class _Chunk:
         cdef int seen
         cdef scan_table *lists = &self.tables[1] if self.num_tables == 2 else NULL
         for row in range(self.count):
+            if lists == NULL and repeat_read(&self.tables[0], &self.records[row], row):
+                continue
             self.fault.status = record_read(&self.tables[0], lists, &self.records[row], row, &seen)
             if self.fault.status:
                 self.fault_row, self.fault_table, self.fault_column = row, 0, -1
                 return
+            if lists == NULL:
+                repeat_learn(&self.tables[0], row)
 
     cdef void take(self, bint fill) noexcept nogil:
         """Counts ragged columns and decodes dense ones, or (`fill`) fills the ragged ones."""
@@ -247,17 +251,21 @@ cdef class Decoder:
             _keep_memory()
         cdef list chunks = self.split(payloads, num_threads)
         cdef _Chunk chunk = chunks[0]
+        cdef _Assembly assembly = _Assembly(self, chunks, payloads, offsets is None or buffer_ids is not None)
+        cdef bint is_planned = self.num_tables == 1 and not self.tables[0].discover
+        if is_planned:
+            assembly.allocate()
         if len(chunks) == 1:
             chunk.run_scan()
         else:
             _run(chunks, "run_scan")
         failure = self.failure(chunks)
         if failure is not None:
-            return failure, [], []
-        if len(chunks) > 1:
-            self.join_keys(chunks)
-        cdef _Assembly assembly = _Assembly(self, chunks, payloads, offsets is None or buffer_ids is not None)
-        assembly.allocate()
+            return failure, None, None
+        if not is_planned:
+            if len(chunks) > 1:
+                self.join_keys(chunks)
+            assembly.allocate()
         if len(chunks) == 1:
             chunk.run_take(False)
         else:
@@ -266,7 +274,7 @@ cdef class Decoder:
         if failure is None:
             failure = assembly.settle_kinds()
         if failure is not None:
-            return failure, [], []
+            return failure, None, None
         assembly.allocate_values()
         if len(chunks) == 1:
             chunk.run_take(True)
@@ -274,8 +282,8 @@ cdef class Decoder:
             _run(chunks, "run_take", True)
         failure = self.failure(chunks)
         if failure is not None:
-            return failure, [], []
-        return None, assembly.results(0), assembly.results(1) if self.num_tables == 2 else []
+            return failure, None, None
+        return None, assembly.results(0), assembly.results(1) if self.num_tables == 2 else None
 
     cdef list split(self, _Payloads payloads, int num_threads):
         cdef int64_t count = payloads.count

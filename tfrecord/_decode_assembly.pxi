@@ -7,8 +7,10 @@ cdef class _Assembly:
     cdef list chunks
     cdef int64_t rows
     cdef bint with_ids
-    # A column: [key, kind, present, outer, step_present, splits, values]; outer and step_present of lists only.
+    # A column: [key, kind, outer, step_present, splits, values]; outer and step_present of lists only.
     cdef tuple columns
+    # Of each table, which record has which column: bool (columns, rows).
+    cdef list present
 
     def __cinit__(self, Decoder decoder, list chunks, _Payloads payloads, bint with_ids):
         self.decoder = decoder
@@ -16,13 +18,16 @@ cdef class _Assembly:
         self.rows = payloads.count
         self.with_ids = with_ids
         self.columns = ([], [])
+        self.present = [None, None]
 
     cdef int allocate(self) except -1:
-        """Presence, splits, and the values of dense columns."""
+        """Presence, splits, and the values of dense columns. Before the records are scanned, where all columns were
+        asked for: those of one number a row are then written to at once."""
         cdef _Chunk first = self.chunks[0]
         cdef _Chunk chunk
         cdef int t
         cdef Py_ssize_t i
+        cdef uint8_t *flags
         for chunk in self.chunks:
             for t in range(chunk.num_tables):
                 chunk.outputs[t] = <column_output *> calloc(chunk.tables[t].num_columns + 1, sizeof(column_output))
@@ -30,27 +35,28 @@ cdef class _Assembly:
                     raise MemoryError
         for t in range(first.num_tables):
             names = self.decoder.list_names if t else self.decoder.names
+            self.present[t] = _empty((first.tables[t].num_columns, self.rows), _BOOL)
+            flags = <uint8_t *> _pointer(self.present[t])
             for i in range(first.tables[t].num_columns):
                 if first.tables[t].discover:
                     key, shape = _key_text(&first.tables[t].columns[i]), None
                 else:
                     key, shape = names[i]
-                (<list> self.columns[t]).append(self.allocate_column(t, i, key, shape))
+                (<list> self.columns[t]).append(self.allocate_column(t, i, key, shape, flags + i * self.rows))
         return 0
 
-    cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape):
+    cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape, uint8_t *flags):
         cdef _Chunk chunk = self.chunks[0]
         cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
         cdef int kind = chunk.tables[t].columns[i].kind
-        cdef uint8_t *present
+        cdef uint8_t *present = flags
         cdef int64_t *split_data = NULL
         cdef column_output *out
         outer = steps = splits = values = None
-        flags = _empty(self.rows, _BOOL)
         if t:
             outer, slots = self.join_steps(i, flags)
             steps = _empty(slots, _BOOL)
-        present = <uint8_t *> _pointer(steps if t else flags)
+            present = <uint8_t *> _pointer(steps)
         if count < 0:
             splits = _empty(slots + 1, _INT64)
             split_data = <int64_t *> _pointer(splits)
@@ -66,15 +72,17 @@ cdef class _Assembly:
                 out.splits = split_data + 1 + at
             else:
                 self.aim(out, kind, values, at * count)
+                if count == 1 and chunk.num_tables == 1 and kind != KIND_BYTES:
+                    chunk.tables[0].columns[i].direct = out.sink.floats if kind == KIND_FLOAT else out.sink.ints
+                    memset(out.present, 1, chunk.count)
             at += chunk.tables[t].columns[i].num_slots
-        return [key, kind, flags, outer, steps, splits, values]
+        return [key, kind, outer, steps, splits, values]
 
-    cdef tuple join_steps(self, Py_ssize_t i, object flags):
-        """The outer splits of a list column and the number of its steps; `flags` becomes its presence."""
+    cdef tuple join_steps(self, Py_ssize_t i, uint8_t *present):
+        """The outer splits of a list column and the number of its steps; tells which records have it."""
         cdef _Chunk chunk
         outer = _empty(self.rows + 1, _INT64)
         cdef int64_t *splits = <int64_t *> _pointer(outer)
-        cdef uint8_t *present = <uint8_t *> _pointer(flags)
         cdef int64_t total = 0, row
         cdef scan_column *column
         for chunk in self.chunks:
@@ -141,25 +149,25 @@ cdef class _Assembly:
         cdef column_output *out
         for t in range(self.decoder.num_tables):
             for i, column in enumerate(self.columns[t]):
-                if column[5] is None:
+                if column[4] is None:
                     continue
                 kind = column[1]
                 total = 0
                 for chunk in self.chunks:
                     total += chunk.outputs[t][i].total
-                column[6] = self.new_values(kind, total, total)
+                column[5] = self.new_values(kind, total, total)
                 base = 0
                 for chunk in self.chunks:
                     out = &chunk.outputs[t][i]
                     out.sink.limit = out.total
-                    self.aim(out, kind, column[6], base)
+                    self.aim(out, kind, column[5], base)
                     if base:
                         for slot in range(chunk.tables[t].columns[i].num_slots):
                             out.splits[slot] += base
                     base += out.total
         return 0
 
-    cdef list results(self, int t):
+    cdef tuple results(self, int t):
         if t:
-            return [tuple(column) for column in self.columns[1]]
-        return [(key, kind, flags, splits, values) for key, kind, flags, _, _, splits, values in self.columns[0]]
+            return self.present[1], [tuple(column) for column in self.columns[1]]
+        return self.present[0], [(key, kind, splits, values) for key, kind, _, _, splits, values in self.columns[0]]

@@ -244,7 +244,7 @@ class RecordStore:
             order: Int64Array | None = None
             if len(records) >= _LARGE_BATCH or int(np.add.reduce(lengths)) >= _LARGE_BYTES:
                 order = np.argsort(offsets, kind="stable")
-                source.advise(np.stack((offsets, lengths + _OVERHEAD), axis=1).astype(np.int64))
+                source.advise(np.stack((offsets[order], lengths[order] + _OVERHEAD), axis=1).astype(np.int64))
             if source.mapped:
                 buffer, places = source.buffer(), offsets
             else:

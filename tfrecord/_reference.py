@@ -138,14 +138,14 @@ class _Rows:
         if self.default is None:
             raise Mismatch(MISSING, self.key, int(self.present[row]), 0)
 
-    def finish(self) -> tuple[str, int, Any, Any, Any]:
-        present = np.array(self.present, bool)
+    def finish(self) -> tuple[str, int, Any, Any]:
+        """Key, kind, splits and values; which rows are there is in `present`."""
         dtype = _DTYPES.get(self.kind)
         dense = self.count >= 0
         lengths = [0 if row is None else len(row) for row in self.rows]
         splits = None if dense else np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
         if self.kind == UNKNOWN:
-            return self.key, UNKNOWN, present, splits, None
+            return self.key, UNKNOWN, splits, None
         if self.kind == BYTES:
             places = [
                 (*item, source)
@@ -153,13 +153,8 @@ class _Rows:
                 for item in row or ()
             ]
             table = np.array(places, np.int64).reshape(-1, 3)
-            return (
-                self.key,
-                BYTES,
-                present,
-                splits,
-                (table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int32)),
-            )
+            offsets, lengths, ids = table.T.copy()
+            return self.key, BYTES, splits, (offsets, lengths, ids.astype(np.int32))
         if dense:
             default = np.frombuffer(self.default, dtype) if self.default is not None else None
             rows = [row if row is not None and len(row) else default for row in self.rows]
@@ -167,9 +162,9 @@ class _Rows:
             for index, row in enumerate(rows):
                 if row is not None:
                     values[index] = row.reshape(self.shape)
-            return self.key, self.kind, present, None, values
+            return self.key, self.kind, None, values
         full = [row for row in self.rows if row is not None and len(row)]
-        return self.key, self.kind, present, splits, np.concatenate(full) if full else np.empty(0, dtype)
+        return self.key, self.kind, splits, np.concatenate(full) if full else np.empty(0, dtype)
 
 
 Request = tuple[str, int, Any, Any]
@@ -188,7 +183,7 @@ class Decoder:
 
     def decode(
         self, buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any, num_threads: int = 1
-    ) -> tuple[Any, list[Any], list[Any]]:
+    ) -> tuple[Any, Any, Any]:
         if offsets is None:
             offsets, lengths = np.zeros(len(buffers), np.int64), [memoryview(b).nbytes for b in buffers]
             buffer_ids = range(len(buffers))
@@ -215,14 +210,15 @@ class Decoder:
                     rows[row] = (source, [(kind, _based(kind, values, base)) for kind, values in steps])
                     _check_steps(request, steps, list_kinds)
             except WireError as error:
-                return (error.args[0], row, None, 0, 0), [], []
+                return (error.args[0], row, None, 0, 0), None, None
             except Mismatch as error:
-                return (error.args[0], row, *error.args[1:]), [], []
-        return (
-            None,
-            [column.finish() for column in columns.values()],
-            [_finish_list(request, rows, list_kinds) for request, rows in lists.values()],
-        )
+                return (error.args[0], row, *error.args[1:]), None, None
+        found = _flags([c.present for c in columns.values()], count), [c.finish() for c in columns.values()]
+        if self._lists is False:
+            return None, found, None
+        listed = [[row is not None for row in rows] for _, rows in lists.values()]
+        finished = [_finish_list(request, rows, list_kinds) for request, rows in lists.values()]
+        return None, found, (_flags(listed, count), finished)
 
     def record(
         self, payload: Any, missing_is_error: bool = False
@@ -253,6 +249,10 @@ class Decoder:
         return None, result, result_lists
 
 
+def _flags(columns: list[list[bool]], count: int) -> Any:
+    return np.array(columns, bool).reshape(len(columns), count)
+
+
 def _based(kind: int, values: Any, base: int) -> Any:
     return [(start + base, length) for start, length in values] if kind == BYTES else values
 
@@ -276,10 +276,10 @@ def _finish_list(request: Request, rows: list[Any], kinds: dict[str, int]) -> tu
     column = _Rows(key, kinds.get(key, UNKNOWN), request[2], request[3], len(steps))
     for index, (source, kind, values) in enumerate(steps):
         column.add(index, kind, values, source)
-    _, kind, present, splits, values = column.finish()
+    _, kind, splits, values = column.finish()
     counts = [0 if row is None else len(row[1]) for row in rows]
     outer = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
-    return key, kind, np.array([row is not None for row in rows], bool), outer, present, splits, values
+    return key, kind, outer, np.array(column.present, bool), splits, values
 
 
 def _single(data: bytes, key: str, wanted: int, kind: int, values: Any) -> Any:

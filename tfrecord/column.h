@@ -6,7 +6,7 @@
 #ifndef TFRECORD_COLUMN_H
 #define TFRECORD_COLUMN_H
 
-#include "scan.h"
+#include "repeat.h"
 
 typedef struct {
     int status;
@@ -120,7 +120,8 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
     feature_sink sink = out->sink, counted = {0};
     int status;
     sink.count = i * count;
-    sink.limit = column->num_slots * count; /* a run may write beyond its row, over rows that come later */
+    /* A run may write beyond its row, over rows that come later; not over those that are there already. */
+    sink.limit = (column->direct ? i + 1 : column->num_slots) * count;
     sink.base = record->base;
     out->present[i] = slot->shape > SLOT_NO_KIND;
     if (out->present[i] && (status = column_kind(column, i, out, fault))) return status;
@@ -146,8 +147,9 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
 
 static int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
                         column_output *out, column_fault *fault) {
-    int64_t row = 0;
-    for (int64_t i = 0; i < column->num_slots; i++) {
+    int64_t row = 0, count = column->direct ? table->num_unlike : column->num_slots;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i = column->direct ? table->unlike[k] : k; /* repeats are in their rows already */
         const feature_slot *slot = &column->slots[i];
         int status;
         if (WIRE_LIKELY(slot->shape == SLOT_VALUE && column->count == 1 && slot->kind == out->kind)) {

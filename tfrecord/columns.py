@@ -43,7 +43,7 @@ class ColumnBatch(Mapping[str, Any]):
     rows; `row(i)` is one record as a dict. `len(batch)` counts columns, as for any mapping.
     """
 
-    __slots__ = ("_columns", "_present", "num_rows")
+    __slots__ = ("_columns", "_flags", "num_rows")
 
     def __init__(
         self,
@@ -66,17 +66,26 @@ class ColumnBatch(Mapping[str, Any]):
             if name not in held:
                 raise ValueError(f"present names {name!r}, which is no column")
         self._columns: dict[str, Any] = held
-        self._present = flags
+        self._flags: dict[str, BoolArray] | BoolArray = flags
         self.num_rows = int(num_rows)
 
     @classmethod
-    def _trusted(cls, columns: dict[str, Any], present: dict[str, BoolArray], num_rows: int) -> ColumnBatch:
-        """What a kernel has checked already: no check, no copy."""
+    def _trusted(
+        cls, columns: dict[str, Any], present: dict[str, BoolArray] | BoolArray, num_rows: int
+    ) -> ColumnBatch:
+        """What a kernel has checked already: no check, no copy. `present` may be an array (columns, rows)."""
         self = object.__new__(cls)
         self._columns = columns
-        self._present = present
+        self._flags = present
         self.num_rows = num_rows
         return self
+
+    @property
+    def _present(self) -> dict[str, BoolArray]:
+        # Few batches are asked for it, so an array a column is made only then.
+        if not isinstance(self._flags, dict):
+            self._flags = dict(zip(self._columns, self._flags, strict=True))
+        return self._flags
 
     @property
     def present(self) -> Mapping[str, BoolArray]:

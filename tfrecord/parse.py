@@ -337,9 +337,8 @@ def _decode(
         raise _error(failure)
     count = len(buffers if payloads.offsets is None else payloads.offsets)
     columns: dict[str, Any] = {}
-    present: dict[str, Any] = {}
-    for column, (key, kind, flags, splits, values) in zip(plan.columns or repeat(_ANY), found, strict=False):
-        present[key] = flags
+    present, parts = found
+    for column, (key, kind, splits, values) in zip(plan.columns or repeat(_ANY), parts, strict=False):
         if splits is None and column.stored:
             columns[key] = values
         else:
@@ -347,11 +346,11 @@ def _decode(
     context = ColumnBatch._trusted(columns, present, count)
     if sequence_plan is None:
         return context
-    columns, present = {}, {}
-    for column, (key, kind, flags, outer, steps, splits, values) in zip(
-        sequence_plan.columns or repeat(_ANY), found_lists, strict=False
+    columns = {}
+    present, parts = found_lists
+    for column, (key, kind, outer, steps, splits, values) in zip(
+        sequence_plan.columns or repeat(_ANY), parts, strict=False
     ):
-        present[key] = flags
         inner = finish_column(column, kind, splits, values, buffers, len(steps), outer)
         columns[key] = Ragged._trusted(inner, outer)
     return SequenceBatch(context, ColumnBatch._trusted(columns, present, count))

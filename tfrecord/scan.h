@@ -90,10 +90,12 @@ WIRE_COLD int entry_walk(scan_table *table, wire_slice entry, uint64_t row) {
     return WIRE_OK;
 }
 
-/* What a quick entry has between key and value: 12 F K L 0a P, with a kind's tag K and lengths F = P + 4, L = P + 2. */
-#define QUICK_VALUE(kind_tag) (0x0a02000412u | (uint64_t)(kind_tag) << 16)
-#define QUICK_LENGTHS 0x01000100u
-#define QUICK_KEY 16
+/* A quick entry is 0a F 0a K key 12 V tag L 0a P value, with lengths of one byte: of the entry, the key, the feature,
+ * its list and its packed run (or byte string). One to skip is 0a F 0a K key 12 V feature. For one key, all lengths but
+ * K grow with that of the value: by these, in the last 8 bytes before it. */
+#define QUICK_LENGTHS 0x0100010001000000u
+#define SKIP_LENGTHS 0x0100000000000000u
+#define QUICK_KEY 64
 
 /* The 7-bit groups of 8 bytes pulled together, without BMI2. */
 WIRE_INLINE uint64_t quick_varint(uint64_t word) {
@@ -103,87 +105,127 @@ WIRE_INLINE uint64_t quick_varint(uint64_t word) {
     return (word & 0x0fffffffu) | (word & 0x0fffffff00000000u) >> 4;
 }
 
-/* An entry of the expected key with one value of at most 8 bytes, or a short byte string, whose lengths all take one
- * byte: told by three comparisons, whatever the value's length. Gives its length, or 0 where it is anything else. The
- * caller has made sure of as many bytes as the guess needs, not all of which belong to the entry. */
-WIRE_INLINE size_t entry_quick(scan_table *table, const uint8_t *at, size_t left, uint64_t row) {
-    const scan_guess *guess = &table->guesses[table->place];
-    size_t key_length = guess->key_length;
-    const uint8_t *value = at + 4 + key_length;
-    uint64_t head = load64(value), word, bits;
-    size_t length = head >> 40 & 0xff;
-    size_t whole = key_length + length + 10;
-    scan_column *column;
-    feature_slot *slot;
-    uint64_t first = load64(at + 4);
-    if (key_length < 8) first &= ((uint64_t)1 << 8 * key_length) - 1;
-    if (load32(at) != (0x000a000au | (uint32_t)key_length << 24 | (uint32_t)(whole - 2) << 8)) return 0;
-    if (first != guess->first || (key_length > 8 && load64(at + key_length - 4) != guess->last)) return 0;
-    if ((head & 0xffffffffffu) != guess->quick + length * QUICK_LENGTHS) return 0;
-    if (whole > left || whole > 127) return 0;
-    column = &table->columns[guess->column];
-    if (column->seen == row + 1) return 0;
-    slot = &column->slots[row];
-    slot->kind = (uint8_t)(head >> 19 & 31);
-    if (slot->kind == KIND_BYTES) {
-        slot->at = slot_address(value + 6);
-        slot->length = (uint32_t)length;
-        slot->shape = SLOT_ONE;
-    } else {
-        if (length - 1 >= 8) return 0;
-        word = load64(value + 6);
-        if (slot->kind == KIND_FLOAT) {
-            if (length != 4) return 0;
-            slot->at = word & 0xffffffffu;
-        } else {
-            word &= ~(uint64_t)0 >> 8 * (8 - length);
-            bits = 0x8080808080808080u & (((uint64_t)1 << 8 * (length - 1)) - 1);
-            if ((word & 0x8080808080808080u) != bits) return 0;
-            slot->at = quick_varint(word);
-        }
-        slot->shape = SLOT_VALUE;
+/* A varint of exactly `length` bytes, of which eight can be read. */
+WIRE_INLINE int quick_int(const uint8_t *data, size_t length, uint64_t *value) {
+    const uint64_t more = 0x8080808080808080u;
+    uint64_t word = load64(data);
+    if (WIRE_LIKELY(length - 1 < 8)) {
+        word &= ~(uint64_t)0 >> 8 * (8 - length);
+        *value = quick_varint(word);
+        return (word & more) == (more & (((uint64_t)1 << 8 * (length - 1)) - 1));
     }
-    column->seen = row + 1;
-    table->found++;
-    table->place++;
-    return whole;
+    return length - 1 < 10 && plain_varint(data, length, value);
 }
 
-/* An expected entry that nobody asked for: a key and a value and nothing else, with lengths of one byte. Gives its
- * length, or 0 where it is anything else. The caller has made sure of as many bytes as the guess needs. */
-WIRE_INLINE size_t entry_skip(scan_table *table, const scan_guess *guess, const uint8_t *at, size_t left) {
-    uint64_t differs = (load64(at) ^ guess->skip[0]) & guess->mask[0];
-    size_t length = at[1];
-    differs |= (load64(at + 8) ^ guess->skip[1]) & guess->mask[1];
-    differs |= (load64(at + 16) ^ guess->skip[2]) & guess->mask[2];
-    differs |= length ^ (at[5 + guess->key_length] + guess->key_length + 4);
-    if (differs || length > 127 || length + 2 > left) return 0;
+/* Whether what comes before the value is as expected. The length of the whole, from which that of the value follows, is
+ * read first and alone, so that the processor goes on to the next entry before all this is compared. */
+WIRE_INLINE int entry_fits(
+    const scan_guess *guess, const uint8_t *at, size_t left, uint64_t lengths, size_t *length) {
+    size_t size = guess->size;
+    uint64_t differs = (load64(at) ^ guess->head) & ~(uint64_t)0xff00;
+    *length = (size_t)at[1] + 2 - size;
+    differs |= load64(at + size - 8) ^ (guess->tail + *length * lengths);
+    if (WIRE_UNLIKELY(size > 16)) {
+        differs |= load64(at + 8) ^ guess->middle;
+        if (size > 24) differs |= (uint64_t)(memcmp(at + 16, guess->key + 12, size - 24) != 0);
+    }
+    return !differs && at[1] < 128 && *length < 128 && (size_t)at[1] + 2 <= left;
+}
+
+/* Whether this is the expected entry, with one number or a short byte string. The caller has made sure of as many bytes
+ * as the guess needs, not all of which belong to the entry; it is at[1] + 2 bytes long. */
+WIRE_INLINE int entry_quick(const scan_guess *guess, const uint8_t *at, size_t left, feature_slot *found) {
+    const uint8_t *value = at + guess->size;
+    size_t length;
+    if (!entry_fits(guess, at, left, QUICK_LENGTHS, &length)) return 0;
+    found->kind = guess->kind;
+    found->length = (uint32_t)length;
+    if (guess->kind == KIND_BYTES) {
+        found->shape = SLOT_ONE;
+        found->at = slot_address(value);
+        return 1;
+    }
+    found->shape = SLOT_VALUE;
+    if (guess->kind == KIND_INT64) return quick_int(value, length, &found->at);
+    found->at = load32(value);
+    return length == 4;
+}
+
+/* Whether this is the expected entry, which nobody asked for; as entry_quick. */
+WIRE_INLINE int entry_skip(const scan_guess *guess, const uint8_t *at, size_t left) {
+    size_t length;
+    return entry_fits(guess, at, left, SKIP_LENGTHS, &length);
+}
+
+/* An entry of the expected key and of any length: a key and a value and nothing else. */
+static size_t entry_value(const scan_guess *guess, const uint8_t *at, size_t left, wire_slice *value) {
+    wire_cursor cursor = {at, at + left};
+    wire_slice entry;
+    size_t key_length = guess->key_length;
+    const uint8_t *data;
+    if (!left || *cursor.at++ != 0x0a || wire_take_slice(&cursor, &entry)) return 0;
+    data = entry.data;
+    if (key_length > 127 || entry.length < key_length + 4 || data[0] != 0x0a || data[1] != key_length) return 0;
+    if (memcmp(data + 2, guess->key, key_length) || data[2 + key_length] != 0x12) return 0;
+    cursor.at = data + 3 + key_length;
+    cursor.end = data + entry.length;
+    if (wire_take_slice(&cursor, value) || cursor.at != cursor.end) return 0;
+    return (size_t)(cursor.end - at);
+}
+
+/* The entry at the cursor, if it is as expected and its key was not met in this record. */
+WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64_t row) {
+    const scan_guess *guess = &table->guesses[table->place];
+    const uint8_t *at = cursor->at;
+    if (!guess->size || table->readable - at < guess->need) return 0;
+    if (guess->column < 0) {
+        if (!entry_skip(guess, at, wire_left(cursor))) return 0;
+    } else {
+        scan_column *column = &table->columns[guess->column];
+        if (column->seen == row + 1) return 0;
+        if (!entry_quick(guess, at, wire_left(cursor), &column->slots[row])) return 0;
+        column->seen = row + 1;
+        table->found++;
+    }
     table->place++;
-    return length + 2;
+    return (size_t)at[1] + 2;
 }
 
 /* Let the next record's entry at this place be tried the quick way, where it may be of that shape. */
 WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) {
+    uint8_t bytes[QUICK_KEY + 10] = {0x0a, 0, 0x0a};
     uint32_t place = table->place - 1;
     scan_guess *guess;
+    size_t length;
     if (place >= table->num_guesses) return;
     guess = &table->guesses[place];
-    if (guess->key_length > QUICK_KEY) return;
-    if (index < 0) {
-        uint8_t head[24] = {0x0a, 0, 0x0a, (uint8_t)guess->key_length};
-        uint8_t mask[24] = {0xff, 0, 0xff, 0xff};
-        memcpy(head + 4, guess->key, guess->key_length);
-        memset(mask + 4, 0xff, guess->key_length + 1);
-        head[4 + guess->key_length] = 0x12;
-        memcpy(guess->skip, head, sizeof head);
-        memcpy(guess->mask, mask, sizeof mask);
-        guess->need = sizeof head;
-    } else if (!table->is_lists && value.length >= 5) {
-        uint8_t tag = value.data[0];
-        if (tag != 0x0a && tag != 0x12 && tag != 0x1a) return;
-        guess->quick = QUICK_VALUE(tag);
-        guess->need = guess->key_length + (tag == 0x0a ? 12 : 18);
+    length = guess->key_length;
+    if (length > QUICK_KEY) return;
+    bytes[3] = (uint8_t)length;
+    memcpy(bytes + 4, guess->key, length);
+    bytes[4 + length] = 0x12;
+    guess->size = (uint32_t)length + 6;
+    if (index >= 0) {
+        uint8_t tag = value.length ? value.data[0] : 0;
+        if (table->is_lists || (tag != 0x0a && tag != 0x12 && tag != 0x1a)) {
+            guess->size = 0;
+            return;
+        }
+        bytes[5 + length] = 4;
+        bytes[6 + length] = tag;
+        bytes[7 + length] = 2;
+        bytes[8 + length] = 0x0a;
+        guess->size += 4;
+        guess->kind = tag >> 3;
     }
+    if (guess->size < 8) { /* too short for the comparison */
+        guess->size = 0;
+        return;
+    }
+    guess->head = load64(bytes);
+    guess->middle = load64(bytes + 8);
+    guess->tail = load64(bytes + guess->size - 8);
+    guess->need = guess->size + 8;
 }
 
 /* An entry as writers make it, a key and a value and nothing else; others are walked. */
@@ -222,11 +264,7 @@ static int map_read(scan_table *table, wire_slice map, uint64_t row) {
         wire_slice entry;
         int status;
         if (table->place < table->num_guesses) {
-            const scan_guess *guess = &table->guesses[table->place];
-            size_t whole = 0;
-            if (table->readable - cursor.at < guess->need) whole = 0;
-            else if (guess->skip[0]) whole = entry_skip(table, guess, cursor.at, wire_left(&cursor));
-            else if (guess->quick) whole = entry_quick(table, cursor.at, wire_left(&cursor), row);
+            size_t whole = entry_expected(table, &cursor, row);
             if (WIRE_LIKELY(whole)) {
                 cursor.at += whole;
                 continue;

@@ -168,7 +168,7 @@ class SchemaCollector:
             raise DecodeError(
                 "a record with a column to keep cannot be decoded", record=self._count + failure[1]
             )
-        for name, kind, _, splits, values in found:
+        for name, kind, splits, values in found[1]:
             counts = np.diff(splits)
             if (counts != 1).any():
                 row = int((counts != 1).argmax())

@@ -24,24 +24,28 @@ typedef struct {
     int32_t kind;        /* asked for; KIND_UNKNOWN where any will do */
     int64_t count;       /* values a row of a dense column, else -1 */
     const void *fallback; /* a dense row of defaults, or null */
+    void *direct;        /* of one number a row: the array, which repeats (repeat.h) write to; or null */
     feature_slot *slots; /* one a record; of a feature list one a step */
     int64_t num_slots, capacity;
     int64_t *steps;      /* feature lists: slots before each record, rows + 1 of them */
     uint8_t *listed;     /* feature lists: whether each record has it */
     uint64_t seen;       /* 1 + the last record that has it */
+    uint64_t repeats;    /* 1 + the last record that others were compared with */
 } scan_column;
 
-/* The entry expected at a place. Where `quick` is set, key and value were short: see entry_quick. Where `skip` is set,
- * nobody asked for it: see entry_skip. */
+/* The entry expected at a place. Where `size` is set, it may be a quick one, see entry_quick, or where nobody asked for
+ * it, one to skip, see entry_skip. */
 typedef struct {
     const uint8_t *key;
     uint32_t key_length;
     int32_t column;
-    int64_t need;         /* bytes that the quick way, or the skip, reads */
-    uint64_t first, last; /* the first 8 bytes of the key (zeros behind a shorter one) and, from 8 on, the last 8 */
-    uint64_t quick;       /* the 5 bytes behind the key, for a value of no bytes */
-    uint64_t skip[3];     /* the bytes from the entry's tag to the value's length; the two lengths are not compared */
-    uint64_t mask[3];
+    uint32_t size;  /* bytes before the value, or before the feature that is skipped */
+    uint8_t kind;   /* of the value */
+    uint8_t wanted; /* the kind of the column; this and the next two are set when whole records are compared */
+    feature_slot *slots;
+    void *direct;
+    int64_t need;                /* bytes to read at */
+    uint64_t head, middle, tail; /* words of these bytes: the first, the second of more than 16, the last 8 */
 } scan_guess;
 
 /* The columns of one map: features, or feature lists. */
@@ -58,6 +62,10 @@ typedef struct {
     scan_guess *guesses;
     uint32_t num_guesses, max_guesses, place;
     uint32_t found;
+    uint32_t num_repeated; /* guesses that a whole record is compared with, see repeat.h */
+    uint32_t misses;       /* records in a row that were no repeats */
+    int64_t *unlike;       /* the rows of those that were no repeats */
+    int64_t num_unlike;
     const uint8_t *readable;
     feature_parts parts;
 } scan_table;
@@ -196,9 +204,7 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
     }
     if (*found < 0 && table->discover) status = table_discover(table, key, length, row, found);
     if (place < table->max_guesses && !status) {
-        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, 0, {0}, {0}};
-        memcpy(&guess.first, key, length < 8 ? length : 8);
-        if (length >= 8) guess.last = load64(key + length - 8);
+        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, NULL, NULL, 0, 0, 0, 0};
         table->guesses[place] = guess;
         if (place == table->num_guesses) table->num_guesses++;
     }
@@ -224,7 +230,8 @@ static int table_prepare(scan_table *table) {
         return WIRE_OK;
     }
     columns[0].slots = (feature_slot *)malloc(count * stride * sizeof *columns->slots);
-    if (!columns[0].slots) return WIRE_NO_MEMORY;
+    table->unlike = (int64_t *)malloc(rows * sizeof *table->unlike + 1);
+    if (!columns[0].slots || !table->unlike) return WIRE_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
         columns[i].slots = columns[0].slots + i * stride;
         columns[i].num_slots = columns[i].capacity = (int64_t)rows;
@@ -241,6 +248,7 @@ static void table_free(scan_table *table) {
     }
     free(table->columns);
     free(table->guesses);
+    free(table->unlike);
     free(table->parts.items);
     if (table->owns_buckets) free(table->buckets);
     memset(table, 0, sizeof *table);

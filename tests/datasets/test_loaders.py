@@ -103,9 +103,10 @@ class TestEpochs:
     def test_many_datasets_cost_no_descriptors(self, make: Any) -> None:
         paths = make([1])
         TFRecordDataset(paths)
+        gc.collect()  # of what other tests left
         before = len(os.listdir("/proc/self/fd"))
         held = [TFRecordDataset(paths) for _ in range(50)]
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
         held[0].set_epoch(5)
         assert [dataset.epoch for dataset in held[:3]] == [5, 0, 0]
 

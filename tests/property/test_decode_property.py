@@ -18,6 +18,7 @@ from tfrecord._engine import engine
 from tfrecord.features import FixedLenFeature
 
 KEYS = ["a", "b", "cc", "", "é", "key_of_more_than_sixteen_bytes", "n\0l"]
+LONG_KEYS = ["a" * 16, "b" * 17, "k" * 64, "l" * 65, "m" * 126]
 KINDS = {"bytes": 1, "float": 2, "int64": 3}
 SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
@@ -173,45 +174,28 @@ class Messages:
 
 def values_of(kind: int, values: Any, buffers: tuple[bytes, ...]) -> Any:
     if kind == 1:
-        offsets, lengths, ids = (part.tolist() for part in values)
-        return [
-            buffers[i][o : o + n] if i >= 0 else None for o, n, i in zip(offsets, lengths, ids, strict=True)
-        ]
+        offsets, lengths = (part.tolist() for part in values[:2])
+        return [buffers[0][o : o + n] for o, n in zip(offsets, lengths, strict=True)]
     return None if kind == 0 else values.tobytes()
 
 
 def decoded(decoder: Any, buffers: tuple[bytes, ...], threads: int = 1) -> Any:
-    """What a decoder says of a batch, in comparable form; of a failure its nature and its row."""
-    count = len(buffers)
+    """What a decoder says of a batch, in comparable form; of a failure its nature and its row.
+
+    The records lie in one buffer with something behind them, as in a file, which lets the kernel read ahead.
+    """
     lengths = np.array([len(b) for b in buffers], np.int64)
-    ids = np.arange(count, dtype=np.int32)
-    failure, columns, lists = decoder.decode(buffers, np.zeros(count, np.int64), lengths, ids, threads)
+    whole = (b"".join(buffers) + bytes(100),)
+    failure, found, listed = decoder.decode(whole, np.cumsum(lengths) - lengths, lengths, None, threads)
+    single = decoder.decode(buffers, None, None, None, threads)[0]
+    assert (failure and failure[:2]) == (single and single[:2])
     if failure is not None:
         return ("wire" if failure[0] < 20 else failure[0], failure[1])
     result = []
-    for key, kind, present, splits, values in columns:
-        result.append(
-            (
-                key,
-                kind,
-                present.tolist(),
-                None if splits is None else splits.tolist(),
-                values_of(kind, values, buffers),
-            )
-        )
-    for key, kind, present, outer, steps, splits, values in lists:
-        inner = None if splits is None else splits.tolist()
-        result.append(
-            (
-                key,
-                kind,
-                present.tolist(),
-                outer.tolist(),
-                steps.tolist(),
-                inner,
-                values_of(kind, values, buffers),
-            )
-        )
+    for present, columns in filter(None, (found, listed)):
+        for flags, (key, kind, *arrays, values) in zip(present.tolist(), columns, strict=True):
+            tables = [None if array is None else array.tolist() for array in arrays]
+            result.append((key, kind, flags, tables, values_of(kind, values, whole)))
     return result
 
 
@@ -252,6 +236,63 @@ def test_kernels_agree(lists: bool, choices: random.Random) -> None:
                 assert isinstance(result, tuple), (name, request, expected)
 
 
+def alike(messages: Messages) -> tuple[list[str], list[bytes]]:
+    """Records with the same keys in the same order and one value each, and now and then one that differs."""
+    choices = messages.choices
+    keys = choices.sample([*KEYS, *LONG_KEYS], choices.randrange(1, 9))
+
+    odd = choices.choice([0, 0, 1, 5])
+
+    def value(key: str) -> bytes:
+        kind = 1 + len(key) % 3
+        if messages.chance(odd):
+            return messages.feature(kind if messages.chance(95) else choices.randrange(1, 4))
+        if kind == 1:
+            inner = messages.field(1, choices.randbytes(choices.choice([0, 1, 9, 80, 150])))
+        elif kind == 2:
+            inner = messages.field(1, choices.randbytes(4))
+        else:
+            inner = messages.field(1, messages.varint(messages.integer()))
+        return messages.field(kind, inner)
+
+    def record() -> bytes:
+        order = list(keys)
+        if messages.chance(3 * odd):
+            choices.shuffle(order)
+        if messages.chance(3 * odd):
+            order.insert(choices.randrange(len(order)), choices.choice(keys))
+        if messages.chance(odd):
+            del order[choices.randrange(len(order))]
+        entries = [messages.field(1, key.encode()) + messages.field(2, value(key)) for key in order]
+        data = messages.field(1, b"".join(messages.field(1, entry) for entry in entries))
+        if messages.chance(odd):
+            data += messages.message(False)
+        return messages.mutated(data) if messages.chance(odd // 4) else data
+
+    return keys, [record() for _ in range(choices.choice([2, 5, 30]))]
+
+
+@given(seed=st.integers(0, 2**64))
+@settings(SETTINGS, max_examples=100)
+def test_records_that_repeat_the_keys_of_others(seed: int) -> None:
+    choices = random.Random(seed)  # too many choices for a generator that can be shrunk
+    keys, batch = alike(Messages(choices))
+    dense = [
+        (key, kind, (), bytes(4 if kind == 2 else 8) if kind > 1 and choices.randrange(3) else None)
+        for key in keys
+        for kind in [1 + len(key) % 3]
+    ]
+    ragged = [(key, choices.choice([0, 1 + len(key) % 3]), None, None) for key in keys]
+    mixed = [choices.choice(pair) for pair in zip(dense, ragged, strict=True) if choices.randrange(4)]
+    for columns in (dense, ragged, mixed, mixed[:1], [], None):
+        request = (None if columns is None else tuple(columns), False)
+        for threads in (1, 2):
+            results = [(name, decoded(make(*request), tuple(batch), threads)) for name, make in kernels()]
+            expected = results[0][1]
+            for name, result in results:
+                assert result == expected or isinstance(result, tuple) and isinstance(expected, tuple), name
+
+
 @given(choices=seeds, data=st.binary(max_size=60))
 @SETTINGS
 def test_random_bytes(choices: random.Random, data: bytes) -> None:
@@ -284,7 +325,7 @@ def test_single_records_agree_with_batches(lists: bool, choices: random.Random) 
             assert list(flat) == list(context)
             for key, value in context.items():
                 same_values(value, *flat[key])
-            for key, kind, _, outer, _, inner, values in batch[len(context) :]:
+            for key, kind, _, (outer, _, inner), values in batch[len(context) :]:
                 assert len(listed[key]) == outer[1]
                 for step, value in enumerate(listed[key]):
                     size = 1 if kind == 1 else 4 if kind == 2 else 8

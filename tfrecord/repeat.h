@@ -1,0 +1,76 @@
+/* Records that repeat the one before: the same keys in the same order, each with a plain value.
+ *
+ * Nothing has to be looked up for such a record, and a column of one number a row gets its value without a slot in
+ * between. What is no repeat is read as any record, and the next one is compared with it.
+ */
+#ifndef TFRECORD_REPEAT_H
+#define TFRECORD_REPEAT_H
+
+#include "scan.h"
+
+/* After so many records in a row that were no repeats, no more are looked for in this batch. */
+#define REPEAT_MISSES 8
+/* What is read behind the start of an entry before its length is known. */
+#define REPEAT_READS (QUICK_KEY + 18)
+
+/* Learns the entries of the record just read. Every column has to be among them, once. */
+static void repeat_learn(scan_table *table, uint64_t row) {
+    uint32_t covered = 0;
+    if (table->unlike) table->unlike[table->num_unlike++] = (int64_t)row;
+    table->num_repeated = 0;
+    if (table->misses == REPEAT_MISSES || table->place > table->num_guesses) return;
+    table->misses++;
+    for (uint32_t i = 0; i < table->place; i++) {
+        scan_guess *guess = &table->guesses[i];
+        scan_column *column;
+        if (guess->column < 0) continue;
+        column = &table->columns[guess->column];
+        if (column->repeats == row + 1) return;
+        column->repeats = row + 1;
+        guess->slots = column->slots;
+        guess->direct = column->direct;
+        guess->wanted = (uint8_t)column->kind;
+        covered++;
+    }
+    if (covered == table->num_columns) table->num_repeated = table->place;
+}
+
+/* A value into its row. */
+WIRE_INLINE int repeat_put(const scan_guess *guess, uint64_t row, const feature_slot *value) {
+    if (!guess->direct) guess->slots[row] = *value;
+    else if (value->kind != guess->wanted || value->shape != SLOT_VALUE) return 0;
+    else if (value->kind == KIND_FLOAT) ((uint32_t *)guess->direct)[row] = (uint32_t)value->at;
+    else ((int64_t *)guess->direct)[row] = (int64_t)value->at;
+    return 1;
+}
+
+/* Whether the record is a repeat, which then is in its row. Else what was written there will be written over. */
+static int repeat_read(scan_table *table, const scan_record *record, uint64_t row) {
+    wire_cursor cursor = {record->data, record->data + record->length};
+    const scan_guess *guess = table->guesses, *stop = guess + table->num_repeated;
+    wire_slice map, value;
+    if (guess == stop || record->readable - cursor.end < REPEAT_READS || record->length < 2) return 0;
+    if (*cursor.at++ != 0x0a || wire_take_slice(&cursor, &map) || cursor.at != cursor.end) return 0;
+    for (cursor.at = map.data; guess < stop; guess++) {
+        const uint8_t *at = cursor.at;
+        size_t left = wire_left(&cursor);
+        feature_slot slot;
+        if (WIRE_LIKELY(guess->size)) {
+            cursor.at = at + at[1] + 2;
+            if (guess->column < 0) {
+                if (WIRE_LIKELY(entry_skip(guess, at, left))) continue;
+            } else if (WIRE_LIKELY(entry_quick(guess, at, left, &slot))) {
+                if (WIRE_UNLIKELY(!repeat_put(guess, row, &slot))) return 0;
+                continue;
+            }
+        }
+        cursor.at = at + entry_value(guess, at, left, &value);
+        if (cursor.at == at) return 0;
+        if (guess->column >= 0 && !(feature_plain(value, &slot) && repeat_put(guess, row, &slot))) return 0;
+    }
+    if (cursor.at != cursor.end) return 0;
+    table->misses = 0;
+    return 1;
+}
+
+#endif
