@@ -36,9 +36,9 @@ LAYERS = {
         columns
         _finishing _flatten _located _records
         encode parse
-        _decoding writer
-        _merged loaders
-        reader
+        _decoding _writer
+        _merged _sharded_writer loaders
+        reader writer
     """,
 }
 RANKS = {

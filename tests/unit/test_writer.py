@@ -374,7 +374,7 @@ def test_an_interrupt_in_the_middle_is_undone() -> None:
 
 
 def test_a_batch_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecord.writer._BATCH_BYTES", 100)
+    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 100)
     file = Full(1000)
     with TFRecordWriter(file) as writer:
         writer.write_batch({"x": np.arange(10)})
@@ -646,8 +646,8 @@ def test_the_index_has_the_schema_of_a_build(
     tmp_path: Path, compression: str | None, sequence: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfrecord._written_index._RUN_BYTES", 100)
-    monkeypatch.setattr("tfrecord.writer._BATCH_BYTES", 100)
-    monkeypatch.setattr("tfrecord.writer._COPY_BELOW", 500)
+    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 100)
+    monkeypatch.setattr("tfrecord._writer._COPY_BELOW", 500)
     path = tmp_path / "a"
     lists = {"t": ([[1], [2, 3]], "int")} if sequence else None
     for mode in ("w", "a"):
@@ -966,7 +966,7 @@ def test_columns_that_are_not_what_they_say(problem: str) -> None:
 
 
 def test_a_large_batch_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecord.writer._BATCH_BYTES", 200)
+    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 200)
     assert batch_of({"x": np.arange(300)}) == [{"x": [i]} for i in range(300)]
 
 
@@ -978,7 +978,7 @@ def test_a_row_of_two_gibibytes_is_refused() -> None:
 
 
 def test_raw_records_of_any_size_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecord.writer._COPY_BELOW", 100)
+    monkeypatch.setattr("tfrecord._writer._COPY_BELOW", 100)
     file = io.BytesIO()
     with TFRecordWriter(file) as writer:
         writer.write_bytes(b"x" * 1000)
