@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from . import formats
 from .atomic import replace_file
+from .binding import fingerprint
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
 from .files import is_url, open_data, path_name
@@ -220,7 +221,7 @@ class IndexWriter:
                 columns=columns,
                 format="extended",
                 mtime_ns=os.stat(path).st_mtime_ns,
-                fingerprint=formats.fingerprint(data, offsets, lengths, compression),
+                fingerprint=fingerprint(data, offsets, lengths, compression),
                 checked=True,
             )
         with replace_file(target) as file:

@@ -20,6 +20,7 @@ LAYERS = {
         _engine
         framing files
         compression index paths textindex
+        binding
         formats streams
         scanning
         build
