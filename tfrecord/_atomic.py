@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Protocol, TypeVar
 
 from indexer.atomic import folder_beside
+from indexer.files import local_path
 
 STREAM = "-"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -55,7 +56,7 @@ class Outputs:
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
-        self._inputs = [path.removeprefix("file://") for path in inputs if path != STREAM]
+        self._inputs = [local_path(path) or path for path in inputs if path != STREAM]
         self._stack = ExitStack()
         self._temporary = ExitStack()
         self._folders: dict[str, str] = {}  # the folder of an output: the one in it where it is written
