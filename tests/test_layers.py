@@ -38,7 +38,7 @@ LAYERS = {
         _finishing _flatten _located _records
         encode parse
         _decoding _writer
-        _merged _sharded_writer loaders
+        _merged _parts _sharded_writer loaders
         reader writer
     """,
 }
