@@ -2,13 +2,17 @@
 
 A sibling is written, flushed to the disk and renamed over the destination, then the folder is flushed.
 Whoever is killed in between leaves the old file, and a sibling that the next write of the same file removes:
-a lock on it tells those that are being written from those that nobody will finish.
+a lock on it tells those that are being written from those that nobody will finish. Several files that belong
+together are written in a locked folder beside them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -17,10 +21,12 @@ try:
 except ImportError:  # no such locks on this system: siblings of the dead stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["replace_file"]
+__all__ = ["folder_beside", "replace_file"]
 
 # Siblings are numbered; as many numbers beyond the one in use are looked at for litter.
 _LOOK_FURTHER = 16
+_OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FOLDER_NAME = re.compile(r"\.tfrecord-[0-9a-f]{16}\.tmp")
 
 
 def _sibling(path: str, number: int) -> str:
@@ -50,15 +56,15 @@ def _is_at(descriptor: int, path: str) -> bool:
     return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
 
-def _remove_if_dead(path: str) -> None:
-    """Remove a sibling that no living process holds."""
+def _remove_if_dead(path: str, flags: int = os.O_RDWR, remove: Callable[[str], object] = os.unlink) -> None:
+    """Remove what no living process holds."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, flags)
     except OSError:
         return
     try:
         if _lock(descriptor) and _is_at(descriptor, path):
-            os.unlink(path)
+            remove(path)
     except OSError:
         pass  # somebody else was faster, or may not: it is only litter
     finally:
@@ -144,6 +150,38 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
         name = _sibling(path, other)
         if os.path.lexists(name):
             _remove_if_dead(name)
+
+
+@contextmanager
+def folder_beside(place: str) -> Iterator[str]:
+    """A new folder in ``place``, to write files that are then renamed into ``place``.
+
+    It goes when the block ends, with all that is still in it. Those of killed processes go when the next is
+    made.
+    """
+    with suppress(OSError):  # it may be written to but not listed
+        for name in filter(_FOLDER_NAME.fullmatch, os.listdir(place)):
+            _remove_if_dead(os.path.join(place, name), _OPEN_FOLDER, shutil.rmtree)
+    path, descriptor = "", -1
+    try:
+        while True:
+            path = os.path.join(place, f".tfrecord-{secrets.token_hex(8)}.tmp")
+            os.mkdir(path)
+            try:
+                descriptor = os.open(path, _OPEN_FOLDER)
+            except FileNotFoundError:
+                continue  # taken for a dead one's and removed, before it could be locked
+            except OSError:
+                break  # no folder can be opened on this system, so there are no locks either
+            if _lock(descriptor) is not False and _is_at(descriptor, path):
+                break
+            os.close(descriptor)
+            descriptor = -1
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _sync_folder(folder: str) -> None:

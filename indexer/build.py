@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from . import formats
 from .atomic import replace_file
+from .binding import fingerprint
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
-from .files import is_url, open_data, path_name
+from .files import is_url, local_path, open_data, path_name
 from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
 from .paths import expand_paths, find_index, is_data_name, sidecar_path, walk_folder
@@ -78,7 +79,7 @@ def build_index(
     """
     path = path_name(data_path)
     target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
-    target = target.removeprefix("file://")
+    target = local_path(target) or target
     if format not in ("extended", "text"):
         raise ValueError(f"format is {format!r}; it may be 'extended' or 'text'")
     _refuse_to_overwrite_data(path, target)
@@ -220,7 +221,7 @@ class IndexWriter:
                 columns=columns,
                 format="extended",
                 mtime_ns=os.stat(path).st_mtime_ns,
-                fingerprint=formats.fingerprint(data, offsets, lengths, compression),
+                fingerprint=fingerprint(data, offsets, lengths, compression),
                 checked=True,
             )
         with replace_file(target) as file:

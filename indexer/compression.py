@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .errors import CompressionError, UnsupportedCompressionError
-from .files import is_url, path_name, remote_filesystem
+from .files import local_path, path_name, remote_filesystem
 from .framing import HEAD_SIZE, HEADER_SIZE, frame_header, sniff
 
 __all__ = [
@@ -270,8 +270,8 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
         if not hasattr(source, "read"):
             raise TypeError(f"a path or a binary file object is needed, not {type(source).__name__}")
         return InputStream(source, path, wanted, owned=False)
-    if is_url(path) and not path.startswith("file://"):
+    local = local_path(path)
+    if local is None:
         filesystem, name = remote_filesystem(path)
         return InputStream(filesystem.open(name, "rb"), path, wanted, owned=True)
-    local = path[len("file://") :] if path.startswith("file://") else path
     return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True)

@@ -23,7 +23,7 @@ import numpy as np
 from ._engine import kernel as _kernel
 from .errors import TruncatedRecordError
 
-__all__ = ["DataFile", "is_url", "open_data", "path_name", "pread", "remote_filesystem"]
+__all__ = ["DataFile", "is_url", "local_path", "open_data", "path_name", "pread", "remote_filesystem"]
 
 # A chain such as simplecache::s3://... names a scheme at last; a local name may hold "::" too.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
@@ -36,6 +36,13 @@ _MOST_PYTHON_MAPS = 16
 def is_url(path: str) -> bool:
     """Whether ``path`` names something for fsspec (``scheme://...``) and not a local file."""
     return _URL.match(path) is not None
+
+
+def local_path(path: str) -> str | None:
+    """The path of a local file, also where it is named by ``file://``; None for any other URL."""
+    if path.startswith("file://"):
+        return path.removeprefix("file://")
+    return None if is_url(path) else path
 
 
 def path_name(source: Any) -> str:
@@ -330,12 +337,9 @@ def open_data(source: Any, *, mmap: bool = True) -> DataFile:
             raise TypeError(f"a path or a seekable binary file object is needed, not {kind}")
         return _ObjectFile(path_name(source), source)
     path = os.fsdecode(source)
-    if is_url(path):
-        if not path.startswith("file://"):
-            return _RemoteFile(path)
-        local = path[len("file://") :]
-    else:
-        local = path
+    local = local_path(path)
+    if local is None:
+        return _RemoteFile(path)
     status = os.stat(local)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "a folder, not a data file", path)

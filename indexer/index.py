@@ -30,7 +30,7 @@ class RecordIndex:
         columns: arrays of one entry a record that were kept at the build; read-only.
         format: ``"extended"``, ``"text"``, or ``"memory"`` where it came from no index file.
         mtime_ns: the data file's modification time when it was indexed, None where that is not known.
-        fingerprint: `formats.fingerprint` of the data file, None where that is not known.
+        fingerprint: `binding.fingerprint` of the data file, None where that is not known.
 
     An index covers its file without gaps: each frame ends where the next one begins, the last at
     ``stream_size``. Opening an extended index does not look at all entries, so those that read call

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
-from .files import is_url, path_name, remote_filesystem
+from .files import is_url, local_path, path_name, remote_filesystem
 
 __all__ = [
     "Paths",
     "expand_paths",
     "find_index",
+    "index_names",
     "is_data_name",
     "is_index_name",
     "natural_key",
@@ -146,17 +147,21 @@ def sidecar_path(data_path: Any) -> str:
     return path_name(data_path) + _INDEX_SUFFIX
 
 
+def index_names(data_name: str) -> list[str]:
+    """The names that the index of a file may have: the sidecar's, and the lineage's ``a.tfindex`` of
+    ``a.tfrecord``."""
+    stem, extension = os.path.splitext(data_name)
+    return [sidecar_path(data_name), *([stem + _INDEX_SUFFIX] if extension == ".tfrecord" else [])]
+
+
 def find_index(data_path: Any) -> str | None:
     """The index beside a data file: the sidecar, else the lineage's ``a.tfindex`` of ``a.tfrecord``."""
     path = path_name(data_path)
-    candidates = [sidecar_path(path)]
-    stem, extension = os.path.splitext(path)
-    if extension == ".tfrecord":
-        candidates.append(stem + _INDEX_SUFFIX)
-    if is_url(path) and not path.startswith("file://"):
+    local = local_path(path)
+    if local is None:
         filesystem, name = remote_filesystem(path)
-        return path + _INDEX_SUFFIX if filesystem.exists(name + _INDEX_SUFFIX) else None
-    for candidate in candidates:
-        if os.path.isfile(candidate.removeprefix("file://")):
+        return sidecar_path(path) if filesystem.exists(sidecar_path(name)) else None
+    for candidate in index_names(path):
+        if os.path.isfile(local_path(candidate) or candidate):
             return candidate
     return None

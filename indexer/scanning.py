@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .binding import fingerprint
 from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError
 from .files import DataFile, open_data, path_name
-from .formats import fingerprint
 from .framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,

@@ -20,6 +20,7 @@ LAYERS = {
         _engine
         framing files
         compression index paths textindex
+        binding
         formats streams
         scanning
         build
@@ -36,9 +37,9 @@ LAYERS = {
         columns
         _finishing _flatten _located _records
         encode parse
-        _decoding writer
-        _merged loaders
-        reader
+        _decoding _writer
+        _merged _parts _sharded_writer loaders
+        reader writer
     """,
 }
 RANKS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterable
@@ -12,6 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol, TypeVar
+
+from indexer.atomic import folder_beside
+from indexer.files import local_path
 
 STREAM = "-"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -45,18 +47,19 @@ def is_special(path: str) -> bool:
 
 class Outputs:
     """A set of output files: written beside their places, renamed into them on a clean exit, removed on any
-    other.
+    other. What a killed process left is removed by the next that writes into the same folder.
 
-    Used as a context manager. `open` and `reserve` give a file, or a path to write to; nothing shows under
-    the final names before the block ends without an exception. Then every file is flushed to disk and
-    renamed. Where a rename fails, those already done are taken back, and what they had replaced is put in
-    place again. Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a
-    folder.
+    Used as a context manager. `open` gives a file to write to; nothing shows under the final names before the
+    block ends without an exception. Then every file is flushed to disk and renamed. Where a rename fails,
+    those already done are taken back, and what they had replaced is put in place again. Raises
+    FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
-        self._inputs = [path.removeprefix("file://") for path in inputs if path != STREAM]
+        self._inputs = [local_path(path) or path for path in inputs if path != STREAM]
         self._stack = ExitStack()
+        self._temporary = ExitStack()
+        self._folders: dict[str, str] = {}  # the folder of an output: the one in it where it is written
         self._moves: list[tuple[str, str]] = []
 
     def __enter__(self) -> Outputs:
@@ -74,8 +77,7 @@ class Outputs:
                     sys.stdout.flush()
                 self._commit()
         finally:
-            for temporary, _ in self._moves:
-                _remove(temporary)
+            self._temporary.close()
 
     def check(self, path: str) -> None:
         """Refuse a path that may not be written, before any work is done."""
@@ -93,17 +95,6 @@ class Outputs:
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise FileNotFoundError(f"the folder of {path} does not exist")
 
-    def reserve(self, path: str) -> str:
-        """A fresh empty file beside `path` to be written by name; it becomes `path` at the end."""
-        self.check(path)
-        if is_special(path):
-            raise FileExistsError(f"{path} is no plain file; this format needs one")
-        target = os.path.realpath(path)
-        temporary = os.path.join(os.path.dirname(target), f".tfrecord-{secrets.token_hex(8)}.tmp")
-        with open(temporary, "xb"):
-            self._moves.append((temporary, target))
-        return temporary
-
     def open(self, path: str) -> BinaryIO:
         """A binary file to write what becomes `path`; `-` is standard output."""
         self.check(path)
@@ -113,8 +104,17 @@ class Outputs:
         elif is_special(path):
             file = self.keep(open(path, "wb"))
         else:
-            file = self.keep(open(self.reserve(path), "wb"))
+            file = self.keep(open(self._beside(os.path.realpath(path)), "xb"))
         return file
+
+    def _beside(self, target: str) -> str:
+        """The name of a new file that becomes `target` at the end."""
+        place = os.path.dirname(target)
+        if place not in self._folders:
+            self._folders[place] = self._temporary.enter_context(folder_beside(place))
+        temporary = os.path.join(self._folders[place], str(len(self._moves)))
+        self._moves.append((temporary, target))
+        return temporary
 
     def keep(self, resource: Closing) -> Closing:
         """Close this, too, when the block ends, in whatever way; what was kept last is closed first."""
@@ -136,7 +136,9 @@ class Outputs:
                     os.replace(temporary, final)
                     break
                 if os.path.lexists(final):
-                    backup = f"{temporary}.old"
+                    # Not in the folder that is removed: of a process killed here it would be the only copy.
+                    folder, number = os.path.split(temporary)
+                    backup = f"{folder}.{number}.old"
                     saved.append((backup, final))
                     os.rename(final, backup)
                 placed.append(final)

@@ -22,6 +22,7 @@ from indexer.files import is_url, open_data
 from indexer.formats import load_index
 from indexer.framing import HEAD_SIZE, VERIFY_LENGTHS
 from indexer.index import RecordIndex
+from indexer.paths import index_names
 from indexer.streams import detect, iter_chunks
 from tfrecord._damage import DamagePolicy
 from tfrecord._spool import SpooledFile
@@ -101,7 +102,7 @@ def load_indexes(
 
 def _in_folder(folder: str, path: str) -> str:
     name = os.path.basename(path)
-    for candidate in (os.path.basename(sidecar_path(path)), os.path.splitext(name)[0] + ".tfindex"):
+    for candidate in index_names(name):
         if os.path.exists(os.path.join(folder, candidate)):
             return os.path.join(folder, candidate)
     raise FileNotFoundError(f"there is no index of {path} in {folder}: looked for {name}.tfindex")

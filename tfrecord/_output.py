@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from indexer import framing, streams
+from indexer import files, framing, streams
 from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
-from indexer.files import is_url, remote_filesystem
+from indexer.files import remote_filesystem
 
 _MODES = ("w", "x", "a")
 _READ_SIZE = 1 << 14
@@ -307,8 +307,7 @@ def local_path(target: Any) -> str | None:
     """The path of a local file; None for a file object or a URL elsewhere."""
     if _is_file(target):
         return None
-    path = os.fsdecode(os.fspath(target)).removeprefix("file://")
-    return None if is_url(path) else path
+    return files.local_path(os.fsdecode(os.fspath(target)))
 
 
 def _is_file(target: Any) -> bool:

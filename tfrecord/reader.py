@@ -17,6 +17,7 @@ from tfrecord._decoding import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._indexes import build_index, load_indexes
 from tfrecord._located import Rows, merge_rows
 from tfrecord._merged import MergedIndex, dense_plans, find_type, matching, read_schema
+from tfrecord._parts import ReaderParts
 from tfrecord._records import RecordStore
 from tfrecord._streaming import ReadOptions
 from tfrecord.columns import BytesColumn
@@ -348,11 +349,9 @@ class TFRecordReader:
 
         ``positions`` as those of `read`; of a view they count within it.
         """
-        view = object.__new__(TFRecordReader)
-        view.__dict__.update(self.__dict__)
-        view._selection = self._positions(positions)
-        view._selection.setflags(write=False)
-        return view
+        selection = self._positions(positions)
+        selection.setflags(write=False)
+        return self._with_parts(self._parts._replace(selection=selection))
 
     def where(self, conditions: Mapping[str, Any] | None = None, /, **named: Any) -> Int64Array:
         """The positions where index columns have these values (``reader.where(label=3)``): int64, ascending.
@@ -370,6 +369,21 @@ class TFRecordReader:
             column = columns[name]
             keep &= matching(column if self._selection is None else column[self._selection], wanted, name)
         return np.flatnonzero(keep).astype(np.int64, copy=False)
+
+    # ---- for the datasets ----------------------------------------------------------------------------------
+
+    @property
+    def _parts(self) -> ReaderParts:
+        return ReaderParts(self._store, self._decoder, self._selection)
+
+    def _with_parts(self, parts: ReaderParts) -> TFRecordReader:
+        """A reader like this one, of other parts."""
+        made = object.__new__(TFRecordReader)
+        made.__dict__.update(self.__dict__)
+        made._store, made._decoder, made._selection = parts
+        if made._store is not self._store:
+            made._schema = None
+        return made
 
     # ---- life ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, BinaryIO
 
+from indexer.compression import HEAD_SIZE, detect, is_frame
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
 from indexer.streams import normalize_compression, open_stream
@@ -205,16 +206,15 @@ def _opened(source: str, folder: str | None) -> Iterator[memoryview]:
 
 def _looks_compressed(data: memoryview, kind: str) -> str:
     """`"gzip"`, `"zlib"` or `""`: the option where it is clear, else what the content is."""
-    if kind in ("gzip", "zlib"):
+    if kind != "auto":
         return kind
-    if kind == "" or header_at(data, 0) is not None:
-        return ""
-    head = bytes(data[:3])
-    if head == GZIP_MAGIC:
-        return "gzip"
-    if len(head) == 3 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0:
+    head = bytes(data[:HEAD_SIZE])
+    found = detect(head)
+    if found is not None or is_frame(head):
+        return found or ""
+    # The beginning of the stream may be what is damaged.
+    if head[:1] == b"\x78" and int.from_bytes(head[:2], "big") % 31 == 0:
         return "zlib"
-    # The first member's header may be what is damaged.
     return "gzip" if find(data, GZIP_MAGIC, 0) >= 0 and not any(FrameFinder(data).frames(0)) else ""
 
 

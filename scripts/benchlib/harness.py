@@ -36,11 +36,11 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do a case's work: which library, which of its tasks, with what."""
+    """One way to do a case's work: which package, which of its tasks, with what."""
 
     key: str
     label: str
-    library: str
+    package: str
     task: str
     spec: Mapping[str, Any]
     one_cpu: bool = True
@@ -92,7 +92,7 @@ class Outcome:
 class Worker:
     """One library's process, spoken to over pipes."""
 
-    def __init__(self, python: str, library: str, *, one_cpu: bool, timeout: float = 900.0) -> None:
+    def __init__(self, python: str, package: str, *, one_cpu: bool, timeout: float = 900.0) -> None:
         environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
         prefix = []
         if one_cpu:
@@ -103,7 +103,7 @@ class Worker:
         self.timeout = timeout
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [*prefix, python, str(_WORKER), library],
+            [*prefix, python, str(_WORKER), package],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("BENCH_TRACEBACK") else self._log,
@@ -190,16 +190,16 @@ class Libraries:
 
     def worker(self, contender: Contender) -> Worker:
         """The running process for a contender, started if need be."""
-        library, one_cpu = key = contender.library, contender.one_cpu
+        package, one_cpu = key = contender.package, contender.one_cpu
         if contender.fresh:
-            return Worker(self.pythons[library], library, one_cpu=one_cpu)
+            return Worker(self.pythons[package], package, one_cpu=one_cpu)
         if key not in self._workers:
-            self._workers[key] = Worker(self.pythons[library], library, one_cpu=one_cpu)
+            self._workers[key] = Worker(self.pythons[package], package, one_cpu=one_cpu)
         return self._workers[key]
 
     def discard(self, contender: Contender) -> None:
         """Forget a contender's process, after it failed."""
-        worker = self._workers.pop((contender.library, contender.one_cpu), None)
+        worker = self._workers.pop((contender.package, contender.one_cpu), None)
         if worker is not None:
             worker.close()
 
@@ -245,7 +245,7 @@ def run_case(
 
     A turn is as many whole passes as take ``at_least`` seconds.
     """
-    outcomes = [Outcome(c) for c in case.contenders if c.library in libraries.versions]
+    outcomes = [Outcome(c) for c in case.contenders if c.package in libraries.versions]
 
     def attempt(outcome: Outcome, step: Callable[[], object]) -> None:
         if outcome.error:

@@ -45,7 +45,7 @@ def case_record(case: Case, outcomes: Sequence[Outcome], verdicts: Sequence[Verd
         rows.append(
             {
                 "key": outcome.contender.key,
-                "library": outcome.contender.library,
+                "library": outcome.contender.package,
                 "label": outcome.contender.label,
                 "records": outcome.records,
                 "seconds_per_record": cost,

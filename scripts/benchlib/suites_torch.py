@@ -5,82 +5,52 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchlib.harness import Case, Contender, Target
 from benchlib.plan import Plan
+
+_WORKERS = (0, 2)
 
 
 def torch(plan: Plan) -> Iterator[Case]:
     """A shuffled epoch through a DataLoader; shuffled against sequential; a cold cache."""
     for shape in plan.chosen("tab", "img"):
         spec = plan.spec(shape, batch=1024 if shape.name == "tab" else 64, shuffle=True)
-        queue = spec | {"shuffle": 1024}
-        contenders = []
-        for workers in (0, 2):
-            ours = spec | {"workers": workers}
-            text = f"{workers} workers"
-            contenders += [
-                Contender(
-                    f"ours_{workers}", f"shuffled, {text}", "tfrecord", "torch_epoch", ours, one_cpu=False
-                ),
-                Contender(
-                    f"order_{workers}",
-                    f"sequential, {text}",
-                    "tfrecord",
-                    "torch_epoch",
-                    ours | {"shuffle": False},
-                    one_cpu=False,
-                ),
-                Contender(
-                    f"lineage_{workers}",
-                    f"queue of 1,024, {text}",
-                    "lineage",
-                    "torch_epoch",
-                    queue | {"workers": workers},
-                    one_cpu=False,
-                ),
-            ]
-        contenders += [
-            Contender(
-                "tf", "tf.data shuffle(1024), batch, parse", "tensorflow", "read", queue, one_cpu=False
-            ),
-            Contender(
-                "tf_all",
-                "tf.data the same, parallel, prefetch",
-                "tensorflow",
-                "read",
-                queue | {"parallel": True},
-                one_cpu=False,
-            ),
-        ]
-        factor = 20.0 if shape.name == "tab" else 2.0
-        targets = []
-        for workers in (0, 2):
-            ours_key = f"ours_{workers}"
-            targets += [
-                Target(
-                    f"shuffled epoch, {workers} workers, against the lineage",
-                    ours_key,
-                    (f"lineage_{workers}",),
-                    factor,
-                ),
-                Target(f"shuffled epoch, {workers} workers, against tf.data", ours_key, ("tf", "tf_all"), 2),
-                Target(
-                    f"shuffled against sequential, {workers} workers",
-                    ours_key,
-                    (f"order_{workers}",),
-                    1.5,
-                    at_most=True,
-                ),
-            ]
-        yield Case(
-            "torch",
-            shape.name,
-            f"an epoch in batches of {spec['batch']:,}",
-            tuple(contenders),
-            tuple(targets),
-        )
+        contenders = tuple(_epochs(spec))
+        targets = tuple(_epoch_targets(20.0 if shape.name == "tab" else 2.0))
+        yield Case("torch", shape.name, f"an epoch in batches of {spec['batch']:,}", contenders, targets)
     yield from _cold_reads(plan)
+
+
+def _epochs(spec: dict[str, Any]) -> Iterator[Contender]:
+    """The ways through an epoch: ours shuffled and in order, the lineage's queue, tf.data."""
+    queue = spec | {"shuffle": 1024}
+    for workers in _WORKERS:
+        text = f"{workers} workers"
+        for key, label, package, options in (
+            ("ours", "shuffled", "tfrecord", spec),
+            ("order", "sequential", "tfrecord", spec | {"shuffle": False}),
+            ("lineage", "queue of 1,024", "lineage", queue),
+        ):
+            given = options | {"workers": workers}
+            yield Contender(
+                f"{key}_{workers}", f"{label}, {text}", package, "torch_epoch", given, one_cpu=False
+            )
+    parallel = queue | {"parallel": True}
+    yield Contender("tf", "tf.data shuffle(1024), batch, parse", "tensorflow", "read", queue, one_cpu=False)
+    yield Contender(
+        "tf_all", "tf.data the same, parallel, prefetch", "tensorflow", "read", parallel, one_cpu=False
+    )
+
+
+def _epoch_targets(factor: float) -> Iterator[Target]:
+    """`factor`: how many times as fast as the lineage."""
+    for workers in _WORKERS:
+        ours, text = f"ours_{workers}", f"{workers} workers"
+        yield Target(f"shuffled epoch, {text}, against the lineage", ours, (f"lineage_{workers}",), factor)
+        yield Target(f"shuffled epoch, {text}, against tf.data", ours, ("tf", "tf_all"), 2)
+        yield Target(f"shuffled against sequential, {text}", ours, (f"order_{workers}",), 1.5, at_most=True)
 
 
 def _kernel_readahead(path: Path) -> str:

@@ -329,6 +329,31 @@ def test_outputs_that_are_no_plain_files(run: Run, make_file: MakeFile, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "link", "real"]
 
 
+def test_what_a_killed_run_left_goes_with_the_next(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "o.tfrecord"
+    output.parent.mkdir()
+    output.write_bytes(b"earlier")
+    source = make_file(examples(3))
+    command = [sys.executable, "-W", "ignore", "-m", "tfrecord.cli", "convert", "-", str(output)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"".join(map(frame_record, examples(50))) * 50)
+        process.stdin.flush()
+        for _ in range(600):
+            if list(output.parent.glob(".*/*")):
+                break
+            time.sleep(0.05)
+        (begun,) = output.parent.glob(".*/*")
+        # Another output in the same folder does not disturb what is still being written.
+        assert run("convert", source, output.parent / "other.tfrecord").code == 0
+        assert begun.exists()
+        process.kill()
+    assert begun.exists() and output.read_bytes() == b"earlier"
+    assert run("convert", source, output).code == 0
+    assert sorted(path.name for path in output.parent.iterdir()) == ["o.tfrecord", "other.tfrecord"]
+    assert output.read_bytes() == source.read_bytes()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_leaves_nothing(make_file: MakeFile, tmp_path: Path, number: int) -> None:
     # A pipe that never ends keeps the command at work until the signal comes.

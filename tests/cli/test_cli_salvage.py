@@ -209,6 +209,20 @@ def test_wrong_trailer_loses_nothing(tmp_path: Path) -> None:
     assert [damage.reason for damage in report.stream_damages] == ["bad_stream"]
 
 
+@pytest.mark.parametrize("name", ["gzip", "zlib"])
+def test_damage_at_the_beginning_of_a_compressed_stream(tmp_path: Path, name: str) -> None:
+    first = [b"%d" % (i * i * 7919) for i in range(300)]  # hardly compressible: it ends far behind the damage
+    stream = b"".join(map(frame_record, first))
+    packed = bytearray(gzip.compress(stream, mtime=0) if name == "gzip" else zlib.compress(stream))
+    packed[200] ^= 255
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(bytes(packed))
+    report = salvage(source, output)
+    assert report.compression == name and report.stream_damages
+    found = payloads_of(output.read_bytes())
+    assert found and found == first[: len(found)]
+
+
 def test_plain_file_that_starts_like_zlib(salvaged: Check) -> None:
     data = bytearray(frame_record(bytes(0x9C78)) + frame_record(b"after"))
     data[9] ^= 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,13 @@ import torch.utils.data._utils.worker as torch_worker
 
 import indexer
 from tfrecord.columns import Ragged
+from tfrecord.features import FixedLenFeature
 from tfrecord.writer import TFRecordWriter
 
 for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
     os.environ.pop(name, None)
+
+DENSE = {"id": FixedLenFeature((), "int"), "name": FixedLenFeature((), "byte")}
 
 
 def write_files(
@@ -128,3 +132,12 @@ class _Worker:
                 yield item
 
         return run()
+
+
+def read_with(dataset: Any, steps: int) -> dict[str, Any]:
+    """The state after so many items, as JSON would keep it."""
+    iterator = iter(dataset)
+    for _ in range(steps):
+        next(iterator)
+    state: dict[str, Any] = json.loads(json.dumps(dataset.state_dict()))
+    return state

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexer import atomic
-from indexer.atomic import replace_file
+from indexer.atomic import folder_beside, replace_file
 
 
 def beside(path: Path) -> list[str]:
@@ -91,6 +91,48 @@ def test_without_locks_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with replace_file(str(path)) as file:
         file.write(b"new")
     assert path.read_bytes() == b"new" and beside(path) == [".f.0.tmp", "f"]
+
+
+LITTER = ".tfrecord-0123456789abcdef.tmp"
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_folders_of_the_dead_are_removed_and_of_the_living_kept(
+    locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not locks:
+        monkeypatch.setattr(atomic, "fcntl", None)
+    for name in (LITTER, ".tfrecord-mine.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0").write_bytes(b"left by somebody who was killed")
+    with folder_beside(str(tmp_path)) as one, folder_beside(str(tmp_path)) as other:
+        assert one != other and os.path.isdir(one) and os.path.isdir(other)
+        assert (tmp_path / LITTER).exists() is not locks
+        Path(one, "0").write_bytes(b"new")
+    left = [".tfrecord-mine.tmp"] if locks else [LITTER, ".tfrecord-mine.tmp"]
+    assert sorted(os.listdir(tmp_path)) == left
+
+
+@pytest.mark.parametrize("step", ["open", "lock"])
+def test_a_folder_that_is_taken_for_a_dead_one(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process removes it before it is opened, or before it is locked."""
+    module, name = (os, "open") if step == "open" else (atomic, "_lock")
+    real, calls = getattr(module, name), []
+
+    def slow(*args: object) -> object:
+        calls.append(args)
+        if len(calls) == 1:
+            for folder in tmp_path.iterdir():
+                folder.rmdir()
+        return real(*args)
+
+    monkeypatch.setattr(module, name, slow)
+    with folder_beside(str(tmp_path)) as folder:
+        monkeypatch.undo()
+        assert os.listdir(tmp_path) == [os.path.basename(folder)]
+    assert len(calls) == 2 and not list(tmp_path.iterdir())
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

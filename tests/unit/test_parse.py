@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 import pickle
-import random
 from typing import Any
 
 import numpy as np
 import pytest
+from messages import example, floats, ints, sequence, strings
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
-from tfrecord import parse
-from tfrecord._engine import engine
 from tfrecord.columns import BytesColumn, Ragged
-from tfrecord.example_pb2 import Example, SequenceExample
-from tfrecord.features import FixedLenFeature, RaggedFeature, VarLenFeature, compile_features
+from tfrecord.features import FixedLenFeature, VarLenFeature, compile_features
 from tfrecord.parse import (
-    decode_batch,
     decode_record,
     parse_example,
     parse_sequence_example,
@@ -22,46 +18,6 @@ from tfrecord.parse import (
     parse_single_sequence_example,
     record_kind,
 )
-
-
-def put(feature: Any, values: Any) -> None:
-    if values is None:
-        return
-    kind, items = values
-    getattr(feature, f"{kind}_list").SetInParent()
-    getattr(feature, f"{kind}_list").value.extend(items)
-
-
-def example(**features: Any) -> bytes:
-    """Each feature is a pair of kind and values; None makes a Feature without a kind."""
-    message = Example()
-    for key, values in features.items():
-        put(message.features.feature[key], values)
-    return bytes(message.SerializeToString())
-
-
-def sequence(context: dict[str, Any], lists: dict[str, Any]) -> bytes:
-    message = SequenceExample()
-    for key, values in context.items():
-        put(message.context.feature[key], values)
-    for key, steps in lists.items():
-        made = message.feature_lists.feature_list[key]
-        for step in steps:
-            put(made.feature.add(), step)
-    return bytes(message.SerializeToString())
-
-
-def ints(*values: int) -> tuple[str, list[int]]:
-    return "int64", list(values)
-
-
-def floats(*values: float) -> tuple[str, list[float]]:
-    return "float", list(values)
-
-
-def strings(*values: bytes) -> tuple[str, list[bytes]]:
-    return "bytes", list(values)
-
 
 # ---- batches -----------------------------------------------------------------------------------------
 
@@ -332,222 +288,7 @@ def test_many_features_in_changing_order() -> None:
     assert some[names[150]].tolist() == [row.get(names[150], [-1])[0] for row in expected]
 
 
-# ---- single records ----------------------------------------------------------------------------------
-
-
-def test_one_record() -> None:
-    record = example(
-        i=ints(2**40, -1),
-        f=floats(0.5),
-        one=strings(b"a\0"),
-        two=strings(b"a\0\0", b""),
-        none=None,
-        e=strings(),
-    )
-    got = parse_single_example(record)
-    assert got["i"].tolist() == [2**40, -1] and got["i"].dtype == np.int64
-    assert got["f"].tolist() == [0.5] and got["f"].dtype == np.float32
-    assert got["i"].flags.owndata and got["i"].flags.writeable
-    assert got["one"] == b"a\0"
-    assert got["two"].dtype == object and got["two"].tolist() == [b"a\0\0", b""]
-    assert got["none"] is None
-    assert got["e"].dtype == object and len(got["e"]) == 0
-    wanted = parse_single_example(record, {"none": "float", "absent": "bytes", "e": "byte"})
-    assert wanted["none"].dtype == np.float32 and wanted["absent"].dtype == object
-    assert len(wanted["none"]) == len(wanted["absent"]) == len(wanted["e"]) == 0
-    assert parse_single_example(record, ["absent"]) == {"absent": None}
-
-
-def test_one_record_by_specs() -> None:
-    record = example(a=ints(5), v=floats(1, 2), s=strings(b"x", b"y"))
-    got = parse_single_example(
-        record,
-        {
-            "a": FixedLenFeature((), "int32"),
-            "v": FixedLenFeature((2, 1), "float"),
-            "s": FixedLenFeature((2,), "bytes"),
-            "d": FixedLenFeature((2,), "bytes", "d"),
-            "t": FixedLenFeature((), "bytes", b"t"),
-            "n": FixedLenFeature((), "float64", 0.1),
-            "r": RaggedFeature("uint8"),
-        },
-    )
-    assert got["a"].shape == () and got["a"] == 5 and got["a"].dtype == np.int32
-    assert got["v"].shape == (2, 1) and got["s"].tolist() == [b"x", b"y"]
-    assert got["d"].tolist() == [b"d", b"d"] and got["t"] == b"t" and got["n"] == 0.1
-    assert got["r"].dtype == np.uint8 and len(got["r"]) == 0
-
-
-def test_missing_keys_by_the_lineage_rule() -> None:
-    record = example(a=ints(1), none=None)
-    plan = compile_features({"a": "int", "none": "int", "d": FixedLenFeature((), "int64", 3)})
-    got: Any = decode_record(record, plan, missing="error")
-    assert got["d"] == 3 and len(got["none"]) == 0
-    with pytest.raises(KeyError, match="feature 'b': is missing") as caught:
-        decode_record(record, compile_features(["a", "b"]), missing="error")
-    assert caught.value.record == 0  # type: ignore[attr-defined]
-    with pytest.raises(KeyError, match="feature 's'"):
-        decode_record(sequence({}, {}), compile_features(None), compile_features(["s"]), missing="error")
-
-
-# ---- sequences ---------------------------------------------------------------------------------------
-
-
-def test_sequences() -> None:
-    records = [
-        sequence({"id": ints(1)}, {"t": [ints(1, 2), ints(), None, ints(3)], "w": [strings(b"x")]}),
-        sequence({"id": ints(2)}, {"t": []}),
-        sequence({}, {"w": [strings(b"y", b"z"), strings()]}),
-    ]
-    batch = parse_sequence_example(
-        records, {"id": FixedLenFeature((), "int64", 0)}, {"t": "int", "w": "bytes"}
-    )
-    assert batch.context["id"].tolist() == [1, 2, 0]
-    assert batch.feature_lists["t"].to_list() == [[[1, 2], [], [], [3]], [], []]
-    assert batch.feature_lists["w"].to_list() == [[[b"x"]], [], [[b"y", b"z"], []]]
-    assert batch.feature_lists.present["t"].tolist() == [True, True, False]
-    assert parse_sequence_example(records, {"id": FixedLenFeature((), "int64", 0)}).feature_lists.equals(
-        batch.feature_lists
-    )
-    context, lists = parse_single_sequence_example(records[0])
-    assert context["id"].tolist() == [1]
-    assert [step.tolist() for step in lists["t"]] == [[1, 2], [], [], [3]] and lists["w"] == [b"x"]
-
-
-def test_dense_steps() -> None:
-    records = [
-        sequence({}, {"t": [ints(1, 2), ints(3, 4)]}),
-        sequence({}, {}),
-        sequence({}, {"t": [ints(5, 6)]}),
-    ]
-    batch = parse_sequence_example(records, None, {"t": FixedLenFeature((2,), "int32")})
-    steps = batch.feature_lists["t"]
-    assert steps.values.shape == (3, 2) and steps.values.dtype == np.int32
-    assert steps.to_list() == [[[1, 2], [3, 4]], [], [[5, 6]]]
-    bad = sequence({}, {"t": [ints(1, 2), ints(1)]})
-    for spec in (FixedLenFeature((2,), "int64"), FixedLenFeature((2,), "int32", 0)):
-        with pytest.raises(DecodeError, match="has 1 values, not 2") as caught:
-            parse_sequence_example([*records, bad], None, {"t": spec})
-        assert (caught.value.record, caught.value.key) == (3, "t")
-    with pytest.raises(DecodeError, match="does not fit int8") as caught:
-        parse_sequence_example(
-            [*records, sequence({}, {"t": [ints(1), ints(300)]})], None, {"t": VarLenFeature("int8")}
-        )
-    assert caught.value.record == 3
-    one = parse_single_sequence_example(records[0], None, {"t": FixedLenFeature((2,), "int16")})[1]
-    assert [step.tolist() for step in one["t"]] == [[1, 2], [3, 4]] and one["t"][0].dtype == np.int16
-
-
-def test_steps_of_different_kinds() -> None:
-    bad = sequence({}, {"t": [ints(1), floats(1)]})
-    for features in (None, ["t"], {"t": "int"}):
-        for run in (
-            lambda: parse_sequence_example([sequence({}, {}), bad], None, features),  # noqa: B023
-            lambda: parse_single_sequence_example(bad, None, features),  # noqa: B023
-        ):
-            with pytest.raises(FeatureKindError, match="of kind float") as caught:
-                run()
-            assert caught.value.key == "t"
-
-
-def test_a_sequence_read_as_an_example() -> None:
-    record = sequence({"id": ints(1)}, {"t": [ints(1)]})
-    assert parse_example([record]).to_list() == [{"id": [1]}]
-    assert record_kind(record) == "sequence_example"
-
-
-def test_kinds_of_records() -> None:
-    assert record_kind(b"") == "example"
-    assert record_kind(example(a=ints(1))) == "example"
-    assert record_kind(memoryview(b"plain text")) == "bytes"
-    assert record_kind(example(a=ints(1))[:-1]) == "bytes"
-    assert record_kind(b"\x18\x05") == "bytes"  # a valid message, with nothing of an Example in it
-    assert record_kind(b"\x0a\x08\x0a\x06\x12\x04\x1a\x02\x0a\x80") == "bytes"  # a length past the end
-
-
-def test_columns_of_a_plan() -> None:
-    payloads = parse._payloads([sequence({"id": ints(1)}, {"t": [ints(2)]})])
-    plan, lists = compile_features({"id": "int"}), compile_features({"t": "int"})
-    batch: Any = decode_batch(payloads, plan, sequence_plan=lists, columns=["t"])
-    assert list(batch.context) == [] and batch.feature_lists["t"].to_list() == [[[2]]]
-    batch = decode_batch(payloads, plan, sequence_plan=lists, columns="id")
-    assert list(batch.context) == ["id"] and list(batch.feature_lists) == []
-    with pytest.raises(KeyError, match="no feature 'x'"):
-        decode_batch(payloads, plan, sequence_plan=lists, columns=["x"])
-    batch = decode_batch(payloads, compile_features(None), columns=["id"])
-    assert batch["id"].to_list() == [[1]]
-
-
-# ---- the kernel alone --------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(engine != "native", reason="the reference has no SIMD")
-@pytest.mark.parametrize(
-    "sizes", [[1], [2], [3], [8], [9], [10], [1, 2], [1, 9, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
-)
-def test_varints_at_every_simd_level(sizes: list[int]) -> None:
-    from tfrecord import _decode, _reference_wire
-
-    choices = random.Random(sum(sizes))
-    for count in [*range(30), 63, 64, 65, 71, 72, 73, 79, 80, 81, 200, 1000]:
-        chosen = [choices.choice(sizes) for _ in range(count)]
-        values = [
-            choices.randrange(1 << 7 * (n - 1) if n > 1 else 0, min(1 << 7 * n, 1 << 64)) for n in chosen
-        ]
-        run = b"".join(_varint(value) for value in values)
-        expected = np.array(values, np.uint64).view(np.int64)
-        assert (
-            _reference_wire._values(
-                b"\x0a" + _varint(len(run)) + run, 3, [(0, len(run) + 1 + len(_varint(len(run))))], 4
-            ).tolist()
-            == expected.tolist()
-        )
-        for level in range(_decode.BEST_LEVEL + 1):
-            got = _decode.decode_varints(run, level)
-            assert isinstance(got, np.ndarray) and got.tolist() == expected.tolist()
-            for bad in (run + b"\x80", run + b"\x80" * 10 + b"\1" + bytes(80), b"\xff" * 11 + run):
-                status = _decode.decode_varints(bad, level)
-                assert isinstance(status, int) and status in (1, 6)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-@pytest.mark.skipif(engine != "native", reason="a contract of the kernel")
-def test_payloads_outside_their_buffers_are_refused() -> None:
-    from tfrecord import _decode
-
-    decoder = _decode.Decoder(None)
-    zero, ids = np.zeros(1, np.int64), np.zeros(1, np.int32)
-    for offset, length, number in [
-        (0, 5, 0),
-        (-1, 1, 0),
-        (5, 0, 0),
-        (2**62, 2**62, 0),
-        (0, -1, 0),
-        (0, 1, 1),
-        (0, 1, -1),
-    ]:
-        with pytest.raises(ValueError, match="payload 0 lies outside its buffer"):
-            decoder.decode((b"abcd",), zero + offset, zero + length, ids + np.int32(number))
-    with pytest.raises(ValueError, match="an array of 1 is needed"):
-        decoder.decode((b"",), zero, np.zeros(2, np.int64), None)
-    with pytest.raises(ValueError, match="SIMD level"):
-        _decode.Decoder(None, False, 99)
-
-
-@pytest.mark.skipif(engine != "native", reason="the reference holds one record at a time")
-def test_a_flood_of_keys_is_refused_before_it_fills_the_memory() -> None:
-    flood = b"".join(example(**{f"{i:x}": None}) for i in range(40))
-    records = [flood] + [b""] * (2**24 // 39)
-    with pytest.raises(DecodeError, match="too many different features") as caught:
-        parse_example(records)
-    assert caught.value.record == 0
+# ---- the same in every path ----------------------------------------------------------------------------
 
 
 def test_one_raw_scalar_is_an_array_as_other_scalars_are() -> None:
@@ -591,18 +332,6 @@ def test_damage_is_told_before_a_wrong_kind() -> None:
         parse_example([example(a=ints(1)), payload])
     with pytest.raises(DecodeError, match="cut short"):
         decode_record(payload, compile_features({"z": None, "b": None}), missing="error")
-
-
-def test_threads_report_the_same_of_two_conflicts_in_one_record() -> None:
-    rows = [example(a=ints(1))] * 32 + [example(b=ints(1))] * 40  # the second thread meets no int in a
-    rows.append(example(a=floats(1.0), b=floats(1.0)))
-    told = set()
-    for threads in (1, 2):
-        with pytest.raises(FeatureKindError, match="before") as failure:
-            parse_example(rows, num_threads=threads)
-        assert failure.value.record == 72
-        told.add(str(failure.value))
-    assert len(told) == 1
 
 
 @pytest.mark.parametrize("payload", [None, 5, [0, 1], "abc", memoryview(example(a=ints(1)))[::2]])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -28,6 +30,62 @@ from tfrecord.sampling import Permutation
 
 _POSITIONS = 1024
 _COPY = 8 << 20
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What was given to any of these commands: where the records are, and how they are written."""
+
+    inputs: tuple[str, ...]
+    output: str
+    compression: str | None
+    output_compression: str | None
+    with_index: bool
+    as_json: bool
+
+    def write(
+        self,
+        source: Iterable[Batch],
+        files: list[str],
+        label: str,
+        *,
+        shards: int | None = None,
+        sizes: list[int] | None = None,
+    ) -> None:
+        """Write the records of `files`, as `source` has them, to the output; see `write_out`."""
+        write_out(
+            source,
+            files,
+            self.output,
+            "tfrecord",
+            compression=self.output_compression,
+            shards=shards,
+            sizes=sizes,
+            with_index=self.with_index,
+            as_json=self.as_json,
+            label=label,
+        )
+
+
+def rewriting(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds IN... OUT and the options that all these commands have; they reach the command as a `Rewrite`."""
+
+    @functools.wraps(command)
+    def collected(
+        paths: tuple[str, ...],
+        compression: str | None,
+        output_compression: str | None,
+        with_index: bool,
+        as_json: bool,
+        **own: Any,
+    ) -> None:
+        given = Rewrite(paths[:-1], paths[-1], compression, output_compression, with_index, as_json)
+        command(given, **own)
+
+    # The option that is added last comes first in the help.
+    for add in (json_option, index_option, output_compression_option, compression_option, in_out_argument):
+        collected = add(collected)
+    return collected
 
 
 class Chosen:
@@ -69,7 +127,7 @@ def frames_of(payloads: BytesColumn) -> bytes:
     return b"".join(frame_record(payloads.view(row)) for row in range(len(payloads)))
 
 
-def _inputs(paths: tuple[str, ...]) -> list[str]:
+def _positioned(paths: tuple[str, ...]) -> list[str]:
     files = expand(paths)
     if STREAM in files:
         raise click.UsageError("this needs positions, which standard input does not have")
@@ -77,24 +135,12 @@ def _inputs(paths: tuple[str, ...]) -> list[str]:
 
 
 @click.command()
-@in_out_argument
 @click.option(
     "--shards", type=click.IntRange(1, 99999), default=None, help="So many shards, equal to one record."
 )
 @click.option("--records", type=click.IntRange(1), default=None, help="Shards of so many records.")
-@compression_option
-@output_compression_option
-@index_option
-@json_option
-def split(
-    paths: tuple[str, ...],
-    shards: int | None,
-    records: int | None,
-    compression: str | None,
-    output_compression: str | None,
-    with_index: bool,
-    as_json: bool,
-) -> None:
+@rewriting
+def split(rewrite: Rewrite, shards: int | None, records: int | None) -> None:
     """Cut files into shards OUT-00000-of-0000N, in stored order; all of them appear, or none.
 
     \b
@@ -103,80 +149,38 @@ def split(
     """
     if (shards is None) == (records is None):
         raise click.UsageError("give --shards or --records")
-    files = expand(paths[:-1])
-    source = Source(files, "tfrecord", compression=compression)
+    files = expand(rewrite.inputs)
+    source = Source(files, "tfrecord", compression=rewrite.compression)
     sizes = None
     if records is not None:
         count = source.count()
         sizes = [min(records, count - start) for start in range(0, count, records)] or [0]
         if len(sizes) > 99999:
             raise click.UsageError(f"{len(sizes)} shards are too many; give more --records")
-    write_out(
-        source,
-        files,
-        paths[-1],
-        "tfrecord",
-        compression=output_compression,
-        shards=shards,
-        sizes=sizes,
-        with_index=with_index,
-        as_json=as_json,
-        label="split",
-    )
+    rewrite.write(source, files, "split", shards=shards, sizes=sizes)
 
 
 @click.command()
-@in_out_argument
-@compression_option
-@output_compression_option
-@index_option
-@json_option
-def merge(
-    paths: tuple[str, ...],
-    compression: str | None,
-    output_compression: str | None,
-    with_index: bool,
-    as_json: bool,
-) -> None:
+@rewriting
+def merge(rewrite: Rewrite) -> None:
     """Join files into one, in the order given (globs and folders: sorted naturally).
 
     \b
     Example:
       tfrecord merge part.tfrecord-*-of-00004 whole.tfrecord
     """
-    files = expand(paths[:-1])
-    source = Source(files, "tfrecord", compression=compression)
-    write_out(
-        source,
-        files,
-        paths[-1],
-        "tfrecord",
-        compression=output_compression,
-        with_index=with_index,
-        as_json=as_json,
-        label="merge",
-    )
+    files = expand(rewrite.inputs)
+    source = Source(files, "tfrecord", compression=rewrite.compression)
+    rewrite.write(source, files, "merge")
 
 
 @click.command()
-@in_out_argument
 @click.option(
     "--seed", type=click.IntRange(0, (1 << 63) - 1), default=None, help="The order (default: drawn)."
 )
 @shards_option
-@compression_option
-@output_compression_option
-@index_option
-@json_option
-def shuffle(
-    paths: tuple[str, ...],
-    seed: int | None,
-    shards: int | None,
-    compression: str | None,
-    output_compression: str | None,
-    with_index: bool,
-    as_json: bool,
-) -> None:
+@rewriting
+def shuffle(rewrite: Rewrite, seed: int | None, shards: int | None) -> None:
     """Write all records in a random order, each exactly once: a true permutation, in bounded memory.
 
     The same seed gives the same order on every machine.
@@ -185,43 +189,22 @@ def shuffle(
     Example:
       tfrecord shuffle data/*.tfrecord shuffled.tfrecord --seed 1 --shards 8
     """
-    files = _inputs(paths[:-1])
-    with TFRecordReader(files, record_type="bytes", compression_type=compression, mmap=False) as reader:
+    files = _positioned(rewrite.inputs)
+    with TFRecordReader(
+        files, record_type="bytes", compression_type=rewrite.compression, mmap=False
+    ) as reader:
         order = Permutation(len(reader), seed=secrets.randbits(62) if seed is None else seed, epoch=0)
-        write_out(
-            Chosen(reader, order),
-            files,
-            paths[-1],
-            "tfrecord",
-            compression=output_compression,
-            shards=shards,
-            with_index=with_index,
-            as_json=as_json,
-            label="shuffle",
-        )
+        rewrite.write(Chosen(reader, order), files, "shuffle", shards=shards)
 
 
 @click.command()
-@in_out_argument
 @click.option(
     "--where", "conditions", multiple=True, metavar="CONDITION", help="label=3, label=1,2, size>=100 ..."
 )
 @click.option("--positions", default=None, metavar="LIST", help="5,-1,10:20,::2 in the order given.")
 @shards_option
-@compression_option
-@output_compression_option
-@index_option
-@json_option
-def select(
-    paths: tuple[str, ...],
-    conditions: tuple[str, ...],
-    positions: str | None,
-    shards: int | None,
-    compression: str | None,
-    output_compression: str | None,
-    with_index: bool,
-    as_json: bool,
-) -> None:
+@rewriting
+def select(rewrite: Rewrite, conditions: tuple[str, ...], positions: str | None, shards: int | None) -> None:
     """Write the records at positions, or where features have values; several conditions must hold together.
 
     Columns kept in the index (tfrecord index --columns label) are used without reading the data.
@@ -235,17 +218,7 @@ def select(
         raise click.UsageError("give --where or --positions")
     wanted = [parse_condition(text) for text in conditions]
     listed = parse_positions(positions) if positions is not None else []
-    files = _inputs(paths[:-1])
-    with TFRecordReader(files, compression_type=compression, mmap=False) as reader:
+    files = _positioned(rewrite.inputs)
+    with TFRecordReader(files, compression_type=rewrite.compression, mmap=False) as reader:
         places = positions_where(reader, wanted) if conditions else positions_of(listed, len(reader))
-        write_out(
-            Chosen(reader, places),
-            files,
-            paths[-1],
-            "tfrecord",
-            compression=output_compression,
-            shards=shards,
-            with_index=with_index,
-            as_json=as_json,
-            label="select",
-        )
+        rewrite.write(Chosen(reader, places), files, "select", shards=shards)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from indexer.build import build_index
 from indexer.errors import TFRecordError
-from indexer.paths import walk_folder
+from indexer.paths import index_names, walk_folder
 
 __all__ = ["create_index", "create_indices", "main"]
 
@@ -64,7 +63,7 @@ def _folder_pairs(folder: str, out_folder: str | None) -> Iterator[tuple[str, st
     if out_folder is not None:
         os.makedirs(out_folder, exist_ok=True)
     for data in walk_folder(folder, usual_only=True):
-        name = re.sub(r"\.tfrecord$", "", os.path.basename(data)) + ".tfindex"
+        name = index_names(os.path.basename(data))[-1]  # the short one, where there are two
         yield data, os.path.join(folder if out_folder is None else out_folder, name)
 
 

@@ -16,7 +16,7 @@ from tfrecord.sampling import SPLITS, Share
 from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
 from tfrecord.torch._epochs import EpochCounter, PassKey, Start
 from tfrecord.torch._errors import for_loader
-from tfrecord.torch._options import as_integer
+from tfrecord.torch._options import EpochOptions, as_integer
 from tfrecord.torch._producer import WINDOW
 from tfrecord.torch._source import DROPPED
 from tfrecord.torch._state import MOST, Restored, check_state, full_state, start_of, worker_fields
@@ -27,30 +27,22 @@ __all__ = ["EpochDataset"]
 class EpochDataset(IterableDataset[Any]):
     """An iterable dataset whose passes are numbered epochs, dealt to ranks and workers, and resumable."""
 
-    def __init__(
-        self,
-        *,
-        seed: int | None,
-        rank: int | None,
-        world_size: int | None,
-        split: str,
-        batch_size: int | None,
-        drop_last: bool,
-        reshuffle_each_epoch: bool,
-    ) -> None:
+    def __init__(self, options: EpochOptions) -> None:
         super().__init__()
+        seed, world_size = options.seed, options.world_size
+        split, batch_size = options.split, options.batch_size
         if split not in SPLITS:
             raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {split!r}")
-        if drop_last and batch_size is None:
+        if options.drop_last and batch_size is None:
             raise ValueError("drop_last needs a batch_size (the DataLoader has a drop_last of its own)")
-        self._ranks = RankResolver(rank, world_size)
+        self._ranks = RankResolver(options.rank, world_size)
         self._drew_seed = seed is None
         self.seed = secrets.randbits(62) if seed is None else as_integer(seed, "seed")
         self._check_seed(1 if world_size is None else world_size)
         self.split = split
         self.batch_size = None if batch_size is None else as_integer(batch_size, "batch_size", 1)
-        self.drop_last = bool(drop_last)
-        self.reshuffle_each_epoch = bool(reshuffle_each_epoch)
+        self.drop_last = bool(options.drop_last)
+        self.reshuffle_each_epoch = bool(options.reshuffle_each_epoch)
         self._counter = EpochCounter()
         self._fresh()
 

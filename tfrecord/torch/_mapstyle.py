@@ -84,7 +84,7 @@ class TFRecordMapDataset(Dataset[Any]):
         source.prepare()
         rows = source.fetch(positions)
         count = len(rows.payloads)
-        plan = source.reader._decoder.plan.columns
+        plan = source.plan.columns
         if count > 1 and plan and all(column.kind is not None for column in plan):
             batch = source.decode_batch(rows)
             if isinstance(batch, ColumnBatch) and (made := records_of(batch)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from tfrecord.torch._source import Rows, Source
 __all__ = ["MixedBatches", "MixedRecords"]
 
 
+@dataclass
 class _Mixed:
     """One epoch of a mix."""
 
-    def __init__(self, datasets: list[TFRecordDataset], mix: MixOrder, counts: list[int], epoch: int) -> None:
-        self.datasets, self.mix, self.counts, self.epoch = datasets, mix, counts, epoch
-        self._held: dict[int, tuple[int, Any]] = {}
+    datasets: list[TFRecordDataset]
+    mix: MixOrder
+    counts: list[int]
+    epoch: int
+    _held: dict[int, tuple[int, Any]] = field(default_factory=dict, init=False)
 
     def _of_turn(self, number: int, turn: int, make: Callable[[int, int], Any]) -> Any:
         """What `make` gives for a source's turn; kept until the next turn."""
@@ -39,19 +43,11 @@ class _Mixed:
             yield turn, here, places[here]
 
 
+@dataclass
 class MixedRecords(_Mixed):
     """Items of the sources, each finished in its own way."""
 
-    def __init__(
-        self,
-        datasets: list[TFRecordDataset],
-        mix: MixOrder,
-        counts: list[int],
-        epoch: int,
-        finishes: list[Finish],
-    ) -> None:
-        super().__init__(datasets, mix, counts, epoch)
-        self.finishes = finishes
+    finishes: list[Finish]
 
     def _make(self, number: int, turn: int) -> Any:
         return self.datasets[number].produce(self.epoch, turn, self.finishes[number])
@@ -69,21 +65,13 @@ class MixedRecords(_Mixed):
         return (next(running[number]) for number in sources.tolist())
 
 
+@dataclass
 class MixedBatches(_Mixed):
     """Batches of records of all sources."""
 
-    def __init__(
-        self,
-        datasets: list[TFRecordDataset],
-        mix: MixOrder,
-        counts: list[int],
-        epoch: int,
-        batch_size: int,
-        finish: Finish,
-        decoding: Source,
-    ) -> None:
-        super().__init__(datasets, mix, counts, epoch)
-        self.batch_size, self.finish, self.decoding = batch_size, finish, decoding
+    batch_size: int
+    finish: Finish
+    decoding: Source
 
     def _make(self, number: int, turn: int) -> Any:
         return self.datasets[number].order(self.epoch, turn)

@@ -14,7 +14,7 @@ from tfrecord.mixing import ENDLESS, MixOrder
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._mixed import MixedBatches, MixedRecords
-from tfrecord.torch._options import check_split, count_units, make_finish, one_of
+from tfrecord.torch._options import EpochOptions, check_split, count_units, make_finish, one_of
 from tfrecord.torch._producer import Finish, payload_batches
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._single import TFRecordDataset
@@ -77,13 +77,7 @@ class MultiTFRecordDataset(EpochDataset):
         weights = check_weights(splits.values(), list(splits))
         wanted = [(name, weight) for name, weight in zip(splits, weights, strict=True) if weight > 0]
         super().__init__(
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            split=split,
-            batch_size=batch_size,
-            drop_last=drop_last,
-            reshuffle_each_epoch=reshuffle_each_epoch,
+            EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
         )
         finish = make_finish(transform, drop_none, ragged, split)
         datasets = [
@@ -106,7 +100,7 @@ class MultiTFRecordDataset(EpochDataset):
             )
             for name, _ in wanted
         ]
-        self._set(datasets, [weight for _, weight in wanted], infinite, finish, [finish] * len(datasets))
+        self._set(datasets, [weight for _, weight in wanted], infinite, finish)
 
     @classmethod
     def from_datasets(
@@ -144,58 +138,42 @@ class MultiTFRecordDataset(EpochDataset):
         checked = check_weights(weights, range(len(datasets)))
         self = cls.__new__(cls)
         EpochDataset.__init__(
-            self,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            split=split,
-            batch_size=batch_size,
-            drop_last=drop_last,
-            reshuffle_each_epoch=reshuffle_each_epoch,
+            self, EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
         )
         if source_options and all(isinstance(given, TFRecordDataset) for given in datasets):
             raise TypeError(
                 f"{', '.join(source_options)}: for readers and paths only, datasets have options of their own"
             )
-        made, kept, finishes = [], [], []
-        for i, (given, weight) in enumerate(zip(datasets, checked, strict=True)):
-            if weight > 0:
-                made.append(_as_dataset(given, derive_key("source", self.seed, i), source_options))
-                kept.append(weight)
+        wanted = [i for i, weight in enumerate(checked) if weight > 0]
+        made = [_as_dataset(datasets[i], derive_key("source", self.seed, i), source_options) for i in wanted]
         finish = make_finish(transform, drop_none, ragged, split)
-        for dataset in made:
-            own = dataset.finish
-            if dataset.split != "exact":
-                raise ValueError("the mix deals to the ranks: leave the datasets' own split at 'exact'")
-            if batch_size is not None and (dataset.batch_size is not None or own.transform is not None):
-                raise ValueError(
-                    "a mix with batch_size needs datasets without batch_size and transform of their own"
-                )
-            both = own.transform or transform
-            if own.transform is not None and transform is not None:
-                both = _Both(own.transform, transform, own.drop_none)
-            finishes.append(
-                own._replace(
-                    transform=both, mark_padding=split == "pad", drop_none=drop_none or own.drop_none
-                )
-            )
-        self._set(made, kept, infinite, finish, finishes)
+        self._set(made, [checked[i] for i in wanted], infinite, finish)
         return self
 
     def _set(
-        self,
-        datasets: list[TFRecordDataset],
-        weights: list[float],
-        infinite: bool,
-        finish: Finish,
-        finishes: list[Finish],
+        self, datasets: list[TFRecordDataset], weights: list[float], infinite: bool, finish: Finish
     ) -> None:
-        self.datasets, self.weights, self.infinite = datasets, weights, bool(infinite)
-        self.finish, self._finishes = finish, finishes
+        self.datasets, self.weights, self.infinite, self.finish = datasets, weights, bool(infinite), finish
+        self._finishes = [self._finish_of(dataset) for dataset in datasets]
         if self.batch_size is not None:
             self._decoding()
-        drops = any(one.drop_none for one in (finish, *finishes))
+        drops = any(one.drop_none for one in (finish, *self._finishes))
         check_split(self.split, [dataset.source for dataset in datasets], drops)
+
+    def _finish_of(self, dataset: TFRecordDataset) -> Finish:
+        """What is done with a dataset's items: its own, then the mix's. ValueError where both cannot be."""
+        own, then = dataset.finish, self.finish
+        if dataset.split != "exact":
+            raise ValueError("the mix deals to the ranks: leave the datasets' own split at 'exact'")
+        if self.batch_size is not None and (dataset.batch_size is not None or own.transform is not None):
+            raise ValueError(
+                "a mix with batch_size needs datasets without batch_size and transform of their own"
+            )
+        transform = own.transform or then.transform
+        if own.transform is not None and then.transform is not None:
+            transform = _Both(own.transform, then.transform, own.drop_none)
+        drop_none = then.drop_none or own.drop_none
+        return own._replace(transform=transform, mark_padding=then.mark_padding, drop_none=drop_none)
 
     @property
     def positioned(self) -> bool:

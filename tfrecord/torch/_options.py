@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfrecord.iterator_utils import check_queue_size
@@ -12,6 +13,7 @@ from tfrecord.torch._producer import Finish
 from tfrecord.torch._source import Source
 
 __all__ = [
+    "EpochOptions",
     "as_integer",
     "check_shuffle",
     "check_split",
@@ -22,6 +24,19 @@ __all__ = [
 ]
 
 _RAGGED = ("ragged", "pad", "nested")
+
+
+@dataclass(frozen=True)
+class EpochOptions:
+    """How a dataset orders, deals and batches an epoch, as the caller gave it: see `TFRecordDataset`."""
+
+    seed: int | None
+    rank: int | None
+    world_size: int | None
+    split: str
+    batch_size: int | None
+    drop_last: bool
+    reshuffle_each_epoch: bool
 
 
 def one_of(features: Any, description: Any) -> Any:

@@ -15,6 +15,7 @@ from tfrecord.sampling import Share, StoredOrder, shuffled_order
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._options import (
+    EpochOptions,
     as_integer,
     check_shuffle,
     check_split,
@@ -100,13 +101,7 @@ class TFRecordDataset(EpochDataset):
         **reader_options: Any,
     ) -> None:
         super().__init__(
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            split=split,
-            batch_size=batch_size,
-            drop_last=drop_last,
-            reshuffle_each_epoch=reshuffle_each_epoch,
+            EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
         )
         self.shuffle, self.shuffle_queue_size = check_shuffle(shuffle, shuffle_queue_size)
         self.shuffle_queue_bytes = (

@@ -12,11 +12,12 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._damage import DamagePolicy
-from tfrecord._decoding import is_damage, warn_of_feature_lists
+from tfrecord._decoding import is_damage
+from tfrecord._parts import ReaderParts
 from tfrecord._permutation import Int64Array, Permutation
 from tfrecord._records import RecordStore
 from tfrecord.columns import BytesColumn
-from tfrecord.features import VarLenFeature
+from tfrecord.features import FeaturePlan, VarLenFeature
 from tfrecord.parse import decode_record
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._readahead import Readahead
@@ -43,6 +44,7 @@ class Source:
 
     def __init__(self, reader: TFRecordReader, features: Any) -> None:
         self.reader = reader
+        self._parts = reader._parts
         # A short name means "must be there", as it always did; a VarLenFeature says that it may be missing.
         specs = features.values() if isinstance(features, Mapping) else ()
         self._missing = "empty" if any(isinstance(spec, VarLenFeature) for spec in specs) else "error"
@@ -53,8 +55,8 @@ class Source:
     def positioned(self) -> bool:
         """Whether places can be reached at once: each file is plain, or has an index."""
         if self._positioned is None:
-            store = self.reader._store
-            self._positioned = self.reader._selection is not None or all(
+            store = self._parts.store
+            self._positioned = self._parts.selection is not None or all(
                 index is not None or not store.compression(number) for number, index in enumerate(store.given)
             )
         return self._positioned
@@ -62,17 +64,20 @@ class Source:
     @property
     def skips(self) -> bool:
         """Whether damaged records are left out."""
-        return self.reader._store.policy.skips
+        return self._parts.store.policy.skips
+
+    @property
+    def plan(self) -> FeaturePlan:
+        """The features that are asked for (of SequenceExamples those of the context)."""
+        return self._parts.decoder.plan
 
     def __len__(self) -> int:
         return len(self.reader)
 
     def fetch(self, positions: Int64Array) -> Rows:
         """The payloads at these positions; those of damaged records are left out where damage is skipped."""
-        if self.reader._selection is not None:
-            positions = self.reader._selection[positions]
-        store = self.reader._store
-        payloads, found = store.fetch(positions)
+        store = self._parts.store
+        payloads, found = store.fetch(self._parts.stored(positions))
 
         def locate(row: int) -> tuple[str, int]:
             number, record = store.locate(int(found[row]))
@@ -94,20 +99,16 @@ class Source:
 
     def readahead(self, positions: Int64Array) -> Readahead:
         """Hints to the system, for reading these records in this order."""
-        if self.reader._selection is not None:
-            positions = self.reader._selection[positions]
-        return Readahead(self.reader._store, positions)
+        return Readahead(self._parts.store, self._parts.stored(positions))
 
     def sizes(self, positions: Int64Array) -> Int64Array:
         """Payload lengths of records."""
-        if self.reader._selection is not None:
-            positions = self.reader._selection[positions]
-        store = self.reader._store
+        store = self._parts.store
         out = np.empty(len(positions), np.int64)
-        numbers = np.searchsorted(store.starts, positions, side="right") - 1
+        numbers, records = store.places(self._parts.stored(positions))
         for number in np.unique(numbers).tolist():
             here = numbers == number
-            out[here] = store.index(number).lengths[positions[here] - store.starts[number]]
+            out[here] = store.index(number).lengths[records[here]]
         return out
 
     def before_damage(self) -> tuple[Source, int]:
@@ -117,7 +118,7 @@ class Source:
         """
         found: list[TFRecordError] = []
         policy = DamagePolicy(found.append)
-        old = self.reader._store
+        old, decoder, selection = self._parts
         store = RecordStore(old.paths, old.given, old.options, policy)
         count = 0
         for number in range(len(old.paths)):
@@ -126,10 +127,9 @@ class Source:
                 break
         len(store)
         policy.on_error = _raise
-        reader = copy.copy(self.reader)
-        reader._store, reader._decoder = store, copy.copy(reader._decoder)
-        reader._decoder.policy = policy
-        twin = Source(reader, None)
+        decoder = copy.copy(decoder)
+        decoder.policy = policy
+        twin = Source(self.reader._with_parts(ReaderParts(store, decoder, selection)), None)
         twin._missing, twin._positioned = self._missing, True
         return twin, count
 
@@ -163,12 +163,10 @@ class Source:
 
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
         """A record as a dict (a pair of dicts, bytes); DROPPED where it is no message and that is skipped."""
-        decoder = self.reader._decoder
+        decoder = self._parts.decoder
         if decoder.record_type == "bytes":
             return payload.tobytes()
-        if not decoder._looked:
-            decoder._looked = True
-            warn_of_feature_lists(path, [payload])
+        decoder.look(path, [payload])
         lists = decoder.sequence_plan if decoder.record_type == "sequence_example" else None
         try:
             return decode_record(payload, decoder.plan, lists, missing=self._missing)
@@ -176,12 +174,12 @@ class Source:
             placed = error.at(path, record)
             if not self.skips or not is_damage(payload, error):
                 raise placed from None
-            self.reader._store.policy.handle(placed)
+            self._parts.store.policy.handle(placed)
             return DROPPED
 
     def decode_batch(self, rows: Rows) -> Any:
         """The columns of a batch."""
-        return self.reader._decoder.batch(rows.payloads, rows.locate)
+        return self._parts.decoder.batch(rows.payloads, rows.locate)
 
     def fingerprint(self) -> int:
         """A number that tells these records from others: how many, how long, and a few of their contents.
@@ -217,24 +215,23 @@ def joined(sources: Sequence[Source]) -> Source:
     What kind the records are and which columns are dense, where that is not said, is settled by all of them.
     Raises ValueError where they are to be decoded differently.
     """
-    first = sources[0].reader._decoder
-    types = {source.reader._decoder.record_type for source in sources} - {None}
+    first = sources[0]._parts.decoder
+    types = {source._parts.decoder.record_type for source in sources} - {None}
     for source in sources:
-        decoder = source.reader._decoder
+        decoder = source._parts.decoder
         plans, wanted = (decoder.plan, decoder.sequence_plan), (first.plan, first.sequence_plan)
         if len(types) > 1 or plans != wanted or source._missing != sources[0]._missing:
             raise ValueError(
                 "batches of all sources need the same features and record_type in each, but those of "
                 f"{sources[0].reader.paths[0]} and {source.reader.paths[0]} differ"
             )
-    stores = [source.reader._store for source in sources]
+    stores = [source._parts.store for source in sources]
     paths = [store.place(path) for store in stores for path in store.paths]
     given = [index for store in stores for index in store.given]
-    reader = copy.copy(sources[0].reader)
-    reader._store = RecordStore(paths, given, stores[0].options, stores[0].policy)
-    reader._decoder, reader._selection, reader._schema = copy.copy(first), None, None
-    reader._decoder.record_type, reader._decoder.dense = next(iter(types), None), None
-    twin = Source(reader, None)
+    store = RecordStore(paths, given, stores[0].options, stores[0].policy)
+    decoder = copy.copy(first)
+    decoder.record_type, decoder.dense = next(iter(types), None), None
+    twin = Source(sources[0].reader._with_parts(ReaderParts(store, decoder, None)), None)
     twin._missing = sources[0]._missing
     return twin
 

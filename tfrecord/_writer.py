@@ -1,0 +1,298 @@
+"""`TFRecordWriter`: records to one file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import TFRecordError
+from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
+from tfrecord._flatten import flatten_batch
+from tfrecord._output import Output, local_path
+from tfrecord._values import describe
+from tfrecord._written_index import WrittenIndex
+from tfrecord.encode import (
+    Datum,
+    RowFrames,
+    encode_example,
+    encode_frame,
+    encode_sequence_example,
+    frame_bytes,
+)
+
+__all__ = ["TFRecordWriter", "write_rows"]
+
+# Records from this size on are written in three parts, not copied into one.
+_COPY_BELOW = 1 << 24
+# So much of a batch is encoded before it is written.
+_BATCH_BYTES = 4 << 20
+
+
+class TFRecordWriter:
+    """Writes records to a path, a URL or a binary file.
+
+    Args:
+        data_path: a path, a URL (with fsspec), or an object with a binary `write` (written from where it
+            stands, flushed but not closed by `close`; short writes are completed).
+        mode: ``"w"`` replaces, ``"x"`` wants a new file, ``"a"`` appends.
+        compression_type: None, ``"GZIP"`` or ``"ZLIB"`` in any case.
+        index: make the extended index as records are written; it replaces the old one on a clean `close`.
+
+    Each record reaches the file whole, in one write, without a buffer here: what `write` has returned from is
+    in the system's hands. A record that is refused, or cannot be written, leaves the file as it was before;
+    after a failed write to a pipe or a compressed file, which cannot be cut back, no more is taken. A
+    compressed file is complete only after `close`, which raises where it cannot be.
+
+    Several threads may write at once. A forked process has no part in the file: there writing raises, and
+    `close` leaves the file to its parent. A writer is neither pickled nor copied.
+
+    Appending hops over the whole file first. An incomplete last record is cut off, with a `RuntimeWarning`;
+    other damage, another compression and zlib are refused. Appending to gzip adds a member.
+
+    Raises:
+        ValueError: an unknown mode or compression. FileExistsError: with ``"x"``.
+    """
+
+    def __init__(
+        self, data_path: Any, *, mode: str = "w", compression_type: str | None = None, index: bool = False
+    ) -> None:
+        self._closed = True  # so that a failure below leaves the finaliser nothing to do
+        self._lock = threading.RLock()  # a signal handler may close what is being written to
+        if index:
+            path = local_path(data_path)
+            if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+                raise ValueError(
+                    "index=True needs a local path, of a regular file; "
+                    "elsewhere use tfrecord.build_index afterwards"
+                )
+        self._output = Output(data_path, mode, compression_type)
+        self._pid = os.getpid()
+        self._num_records = len(self._output.lengths)
+        self._index: WrittenIndex | None = None
+        if index and self._output.path is not None:
+            try:
+                self._index = WrittenIndex(self._output.path, self._output.compression, self._output.lengths)
+            except BaseException:
+                self._output.abandon()
+                raise
+        self._output.lengths = self._output.lengths[:0]
+        self._closed = False
+
+    @property
+    def num_records(self) -> int:
+        """Records in the file: those written, and with ``mode="a"`` those that were there."""
+        return self._num_records
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def tell(self) -> int:
+        """Offset of the next record in the record stream (before compression)."""
+        return self._output.size
+
+    def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
+        """Write one tf.train.Example, or with `sequence_datum` a tf.train.SequenceExample of context `datum`.
+
+        Both map a name to ``(value, typename)``; see `tfrecord.encode.encode_example` for values and errors.
+        """
+        self._check_open()
+        frame = encode_frame(datum, sequence_datum)
+        with self._lock:
+            self._check_closed()
+            self._put(frame)
+
+    def write_bytes(self, record: Any) -> None:
+        """Write any bytes-like as one record, as it is (of any size)."""
+        self._check_open()
+        payload = _payload_view(record)
+        size = payload.nbytes + FRAME_OVERHEAD
+        if size < _COPY_BELOW:
+            frame = frame_bytes(payload)
+            with self._lock:
+                self._check_closed()
+                self._put(frame)
+            return
+        parts = frame_header(payload.nbytes), payload, frame_footer(payload)
+        with self._lock:
+            self._check_closed()
+            self._output.write(parts, size)
+            self._num_records += 1
+            if self._index is not None:
+                self._index.add_payload(payload)
+
+    def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
+        """Write n records from columns, without a Python object a value.
+
+        Args:
+            columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), or an
+                Arrow RecordBatch or Table. A column is an array ``(n, ...)`` (integers and bool become int64,
+                floats float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list; or a pair of one of
+                these and a type name, as in `write`.
+            present: for a dict: name to bool ``(n,)``; where False the record lacks the feature.
+
+        All rows are checked before the first is written; errors are those of `write`. Where the file cannot
+        take them all it is cut back to where it was before the batch.
+        """
+        self._check_open()
+        rows = RowFrames(flatten_batch(columns, present))
+        with self._lock:
+            self._check_closed()
+            write_rows(rows, [self], 0, lambda writer: None)
+
+    def _put(self, frame: bytes) -> None:
+        size = len(frame)
+        self._output.write((frame,), size)
+        self._num_records += 1
+        if self._index is not None:
+            self._index.add(frame, size - FRAME_OVERHEAD)
+
+    def _put_part(self, frames: bytes, lengths: npt.NDArray[np.uint64]) -> None:
+        """Write part of a batch; `_count` or `_take_back` follows."""
+        self._output.write((frames,), len(frames))
+        if self._index is not None:
+            self._index.show(frames, lengths)
+
+    def _count(self, lengths: npt.NDArray[np.uint64]) -> None:
+        self._num_records += len(lengths)
+        if self._index is not None:
+            self._index.add_lengths(lengths)
+
+    def _take_back(self, mark: tuple[int, int]) -> None:
+        self._output.rewind(mark)
+        if self._index is not None:
+            self._index.forget_schema()
+
+    def _check_closed(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._output.path or 'the writer'} is closed")
+
+    def _check_open(self) -> None:
+        """Before the lock is asked for: in a forked process it may be held by a thread that is not there."""
+        self._check_closed()
+        if os.getpid() != self._pid:
+            raise ValueError(f"{self._output.path or 'the file'} is written by the process that opened it")
+
+    def flush(self) -> None:
+        """Hand all records to the system. A gzip file can be read up to here."""
+        self._check_open()
+        with self._lock:
+            self._output.flush()
+
+    def close(self) -> None:
+        """End the file, then replace its index where one is made.
+
+        Closing twice is fine; writing afterwards is a `ValueError`. `TFRecordError` where an earlier write
+        failed and could not be undone: the file ends inside a record.
+        """
+        self._finish(True)
+
+    def _finish(self, clean: bool) -> None:
+        """End the file; unless `clean`, after an exception, that is all."""
+        if os.getpid() != self._pid:  # a forked copy: the file is the parent's to end
+            if not self._closed:
+                self._closed = True
+                self._output.abandon()
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            index, self._index = self._index, None
+            self._output.close()
+            if clean and self._output.broken:
+                raise TFRecordError(
+                    f"{self._output.path or '<stream>'} ends inside a record: an earlier write failed "
+                    "and could not be undone"
+                )
+            if index is not None and clean:
+                index.commit(self._output.size)
+
+    def __enter__(self) -> TFRecordWriter:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._finish(kind is None)
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        # A caller's plain file is whole without close().
+        unclosed = os.getpid() == self._pid and (self._output.needs_close or self._index is not None)
+        text = f"unclosed {self!r}: use it in a with block"
+        with contextlib.suppress(Exception):
+            self._finish(False)
+        if unclosed:
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a writer has an open file: it is neither pickled nor copied")
+
+    def __repr__(self) -> str:
+        return f"<TFRecordWriter {self._output.path or 'to a file object'}, {self._num_records} records>"
+
+    @staticmethod
+    def serialize_tf_example(datum: Datum) -> bytes:
+        """The bytes of a tf.train.Example; see `tfrecord.encode.encode_example`."""
+        return encode_example(datum)
+
+    @staticmethod
+    def serialize_tf_sequence_example(context_datum: Datum, features_datum: Datum) -> bytes:
+        """The bytes of a tf.train.SequenceExample; see `tfrecord.encode.encode_sequence_example`."""
+        return encode_sequence_example(context_datum, features_datum)
+
+    @staticmethod
+    def masked_crc(data: Any) -> bytes:
+        """The masked CRC-32C of `data` as the four bytes that the format stores."""
+        return masked_crc32c(data).to_bytes(4, "little")
+
+
+def write_rows(
+    rows: RowFrames, writers: Sequence[TFRecordWriter], turn: int, use: Callable[[TFRecordWriter], None]
+) -> None:
+    """Deal the rows over the writers, beginning with writer `turn`; all of them or none."""
+    count, ways = len(rows.lengths), len(writers)
+    ends = np.cumsum(rows.lengths + np.uint64(FRAME_OVERHEAD))
+    marks = [writer._output.mark() for writer in writers]
+    start = 0
+    try:
+        while start < count:
+            limit = np.uint64(_BATCH_BYTES) + (ends[start - 1] if start else np.uint64(0))
+            stop = max(start + 1, int(np.searchsorted(ends, limit, "right")))
+            for row in range(start, min(start + ways, stop)):
+                writer = writers[(turn + row) % ways]
+                use(writer)
+                writer._put_part(rows.frames(row, stop, ways), rows.lengths[row:stop:ways])
+            start = stop
+    except BaseException:
+        for writer, mark in zip(writers, marks, strict=True):
+            writer._take_back(mark)
+        raise
+    for row in range(min(ways, count)):
+        writers[(turn + row) % ways]._count(rows.lengths[row::ways])
+
+
+def _payload_view(record: Any) -> memoryview:
+    """A record's bytes, flat."""
+    try:
+        view = memoryview(record)
+    except TypeError:
+        hint = " (of a message: record.SerializeToString())" if hasattr(record, "SerializeToString") else ""
+        raise TypeError(f"write_bytes: got {describe(record)}, expected a bytes-like object{hint}") from None
+    if view.format not in ("B", "b", "c"):
+        raise TypeError(
+            f"write_bytes: got items of format {view.format!r}, expected bytes: give array.tobytes()"
+        )
+    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
