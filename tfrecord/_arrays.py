@@ -11,6 +11,7 @@ import numpy.typing as npt
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+_BOOLS = {bool, np.bool_}
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -30,6 +31,10 @@ def as_int64(values: Any, what: str) -> Int64Array:
 
 def as_positions(index: Any, count: int, what: str) -> Int64Array:
     """Positions 0..count-1 meant by an integer or bool array (or list); negative ones count from the end."""
+    if isinstance(index, (list, tuple)):
+        kinds = set(map(type, index))
+        if not kinds.isdisjoint(_BOOLS) and not kinds <= _BOOLS:  # NumPy would take True for 1
+            raise TypeError(f"positions of {what} are integers or a mask of bools, not both in one list")
     try:
         array = np.asarray(index)
     except ValueError as error:  # a list of lists of different lengths
