@@ -20,7 +20,7 @@ LAYERS = {
         _engine
         framing files
         compression index paths textindex
-        formats streams
+        formats shards streams
         scanning
         build
         __init__ __main__

@@ -11,7 +11,8 @@ import numpy as np
 
 from indexer._checks import check_threads
 from indexer.errors import printable
-from indexer.paths import Paths, expand_paths
+from indexer.paths import Paths
+from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
 from tfrecord._arrays import Int64Array, as_position, as_positions, is_integer
 from tfrecord._damage import DamagePolicy, OnError
@@ -55,8 +56,8 @@ class TFRecordReader:
 
     Args:
         paths: a path, a list, a glob or a folder; `str` or `os.PathLike`. Globs and folders are sorted
-            naturally and skip index files and markers; a list keeps its order. URLs need
-            ``tfrecord[remote]``.
+            naturally and skip index files and markers; a list keeps its order. A warning says which shards of
+            a set ``NAME-*-of-N`` they do not find. URLs need ``tfrecord[remote]``.
         index: ``"auto"`` (the sidecar beside the file, where there is one), ``"build"`` (also build a missing
             one, and replace a stale one), a path, a list of one a file, a folder, or False. Without an index,
             frames are hopped when positions are first needed; iterating alone needs none.
@@ -101,7 +102,7 @@ class TFRecordReader:
             normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
         )
         self._decoder = RecordDecoder(features, sequence_features, record_type, policy)
-        found = expand_paths(paths)
+        found = expand_shards(paths)
         self._store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
         self._selection: Int64Array | None = None
         self._schema: Schema | None = None
