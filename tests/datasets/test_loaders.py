@@ -461,7 +461,7 @@ def numbers_of(items: list[Any]) -> list[int]:
 
 
 def test_stateful_loader_that_batches_restored_at_an_epochs_end(make: Any) -> None:
-    """The next epoch has the same batches; in which order is the loader's: it goes on behind its last worker."""
+    """The next epoch has the same batches, in an order of the loader's: it goes on behind its last worker."""
     paths = make([11], index=True)
 
     def loader() -> Any:
