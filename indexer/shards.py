@@ -76,7 +76,7 @@ def expand_shards(paths: Any) -> list[str]:
 
     Files that are named one by one are a choice, and those behind URLs are not looked for.
     """
-    if isinstance(paths, Iterator):
+    if isinstance(paths, Iterator) and not hasattr(paths, "read"):
         paths = list(paths)
     found = expand_paths(paths)
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths

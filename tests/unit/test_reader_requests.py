@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.errors import ChecksumError
+from indexer.errors import ChecksumError, DecodeError, FeatureKindError
 from tfrecord.encode import encode_example
 from tfrecord.reader import TFRecordReader, build_index
 from tfrecord.writer import TFRecordWriter
@@ -87,3 +88,20 @@ def test_names_that_are_no_utf8_can_be_printed(tmp_path: Path) -> None:
     for text in shown:
         assert "n\\udcff.tfrecord" in text
         text.encode()
+
+
+def test_a_column_that_an_index_cannot_keep_names_the_file(make_file: Any) -> None:
+    path = make_file([*PAYLOADS, encode_example({"x": ([1, 2], "int")})])
+    for name, record in (("x", 3), ("absent", 0)):
+        with pytest.raises(DecodeError, match=rf"record {record}: feature '{name}': has") as caught:
+            build_index(path, columns=[name])
+        assert (caught.value.path, caught.value.record) == (str(path), record)
+    mixed = make_file([*PAYLOADS, encode_example({"x": (0.5, "float")})] * 400, name="b.tfrecord")
+    with pytest.raises((DecodeError, FeatureKindError)) as other:
+        build_index(mixed, columns=["x"])
+    assert other.value.path == str(mixed)
+
+
+def test_a_file_object_is_no_path() -> None:
+    with pytest.raises(TypeError, match="loaders read file objects"):
+        TFRecordReader(io.BytesIO(b"\n\n"))  # type: ignore[arg-type]
