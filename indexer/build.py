@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import formats
+from ._checks import check_threads
 from .atomic import replace_file
 from .binding import fingerprint
 from .compression import HEAD_SIZE, detect, is_frame
@@ -279,6 +280,7 @@ def build_indexes(
     ``force``. A file that fails does not stop the others. ``jobs`` threads work at once (checking holds no
     GIL). ``progress`` is called with each result when it is there, from the calling thread.
     """
+    jobs = check_threads(jobs, "jobs")
     targets = _targets(paths, recursive)
 
     def build_one(path: str) -> BuildResult:
@@ -295,7 +297,7 @@ def build_indexes(
         return BuildResult(path, target, "built", len(index), None)
 
     results: dict[int, BuildResult] = {}
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(build_one, path): place for place, path in enumerate(targets)}
         try:
             for future in as_completed(futures):

@@ -40,6 +40,11 @@ _TEXTS = {
 }
 
 
+def printable(text: str) -> str:
+    """The text with what UTF-8 cannot hold escaped: a path may have bytes that are none."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _rebuild(cls: type[TFRecordError], args: tuple[Any, ...], state: dict[str, Any]) -> TFRecordError:
     error = cls.__new__(cls, *args)
     error.__dict__.update(state)
@@ -48,6 +53,9 @@ def _rebuild(cls: type[TFRecordError], args: tuple[Any, ...], state: dict[str, A
 
 class TFRecordError(RuntimeError):
     """Root of the family."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__.copy())
@@ -179,7 +187,7 @@ class _LocatedError(TFRecordError):
             parts.append(f"feature {self.key!r}")
         if self.reason:
             parts.append(self.reason)
-        return ": ".join(parts)
+        return printable(": ".join(parts))
 
 
 class DecodeError(_LocatedError, ValueError):

@@ -19,6 +19,7 @@ import crc32c as _crc32c_package
 import numpy as np
 import numpy.typing as npt
 
+from ._checks import check_threads
 from ._engine import kernel as _kernel
 from .errors import ChecksumError, CorruptRecordError, TruncatedRecordError
 
@@ -151,7 +152,7 @@ def scan(
     size = memoryview(buffer).nbytes
     if not 0 <= start <= size:
         raise ValueError(f"start {start} is outside the buffer of {size} bytes")
-    if num_threads > 1 and verify >= VERIFY_ALL:
+    if (num_threads := check_threads(num_threads)) > 1 and verify >= VERIFY_ALL:
         return _scan_in_threads(buffer, start, max_records, max_bytes, final, num_threads)
     limit = size if max_bytes is None else min(size, start + max(max_bytes, 0))
     most = size if max_records is None else max(max_records, 0)
@@ -216,7 +217,7 @@ def check_frames(
     count = len(offsets)
     if len(lengths) != count:
         raise ValueError("offsets and lengths differ in size")
-    if num_threads <= 1 or count < 2:
+    if (num_threads := check_threads(num_threads)) == 1 or count < 2:
         place, status = _check_run(buffer, offsets, lengths, verify)
         reason = _REASONS[status]
         return None if reason is None else (place, reason)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
+from .errors import printable
 from .files import is_url, local_path, path_name, remote_filesystem
 
 __all__ = [
@@ -98,13 +99,13 @@ def _expand_one(item: Any, recursive: bool) -> list[str]:
     if is_url(path):
         found = _expand_url(path)
         if not found:
-            raise FileNotFoundError(f"no data files at {path}")
+            raise FileNotFoundError(printable(f"no data files at {path}"))
         return found
     if os.path.isdir(path):
         found = walk_folder(path, recursive=recursive)
         if not found:
             raise FileNotFoundError(
-                f"no data files in folder {path} (looked for *.tfrecord, *.tfrecords, *.tfrec, "
+                f"no data files in folder {printable(path)} (looked for *.tfrecord, *.tfrecords, *.tfrec, "
                 "*.tfrecord-00000-of-00010, each also with .gz, and then for any file that is no index)"
             )
         return found
@@ -116,9 +117,9 @@ def _expand_one(item: Any, recursive: bool) -> list[str]:
         )
         found = sorted(names, key=natural_key)
         if not found:
-            raise FileNotFoundError(f"no data files match {path}")
+            raise FileNotFoundError(printable(f"no data files match {path}"))
         return found
-    raise FileNotFoundError(f"no such file or folder: {path}")
+    raise FileNotFoundError(printable(f"no such file or folder: {path}"))
 
 
 def expand_paths(paths: Any, *, recursive: bool = False) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ._checks import check_threads
 from .binding import fingerprint
 from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError
@@ -177,6 +179,14 @@ def _scan_file(
     )
 
 
+def _check_empty(path: str) -> None:
+    """`OSError` where a file of size 0 has bytes all the same: no offset in it means anything."""
+    with open(path, "rb", buffering=0) as file:
+        if file.read(1):
+            reason = "it has bytes though its size is 0, so it can only be read forward, as a stream"
+            raise OSError(errno.ESPIPE, reason, path)
+
+
 def scan_index(
     data_path: Any,
     *,
@@ -189,13 +199,16 @@ def scan_index(
 
     With ``verify=VERIFY_LENGTHS`` a plain file is hopped through from header to header; a compressed one is
     decompressed, forward and in constant memory. Raises at the first damage. A file that changes meanwhile is
-    an `IndexFileError`.
+    an `IndexFileError`; one that has bytes though its size is 0 (as in /proc) an `OSError`.
     """
+    num_threads = check_threads(num_threads)
     if isinstance(data_path, DataFile):
         return _scan_file(data_path, verify, compression_type, collector, num_threads)
     path = path_name(data_path)
     before = _state(path)
     with open_data(data_path) as data:
+        if before is not None and not before[0]:
+            _check_empty(path)
         index = _scan_file(data, verify, compression_type, collector, num_threads)
     if before is not None and before != _state(path):
         raise IndexFileError(path, None, "the data changed while it was being indexed")

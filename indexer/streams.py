@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from . import framing
+from ._checks import check_threads
 from .compression import (
     HEAD_SIZE,
     InputStream,
@@ -72,9 +73,10 @@ def iter_chunks(
     file, record and offset. With ``on_damage`` it is given the error instead: a record whose payload is
     damaged is passed over; after a damaged length, a cut or a damaged stream the rest is given up. A chunk is
     about ``chunk_size`` bytes and at most ``max_records`` records; a longer record has one for itself, which
-    grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with.
+    grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with; `ValueError` where
+    the data ends before it.
     """
-    name = normalize_compression(compression_type)
+    name, num_threads = normalize_compression(compression_type), check_threads(num_threads)
     if (max_records is not None and max_records < 1) or min(start) < 0:
         raise ValueError(f"max_records is at least 1 and start not negative, not {max_records} and {start}")
     closing: Any = None
@@ -85,6 +87,8 @@ def iter_chunks(
     try:
         walk = _Walk(source, verify, chunk_size, max_records, on_damage, num_threads)
         if isinstance(source, DataFile):
+            if start[0] > source.size:
+                raise _beyond(source.path, start[0])
             yield from walk.mapped(start) if source.mapped else walk.read(source.reader(start[0]), start)
         else:
             if start[0]:
@@ -110,11 +114,16 @@ def open_source(
 
 
 def _skip(stream: InputStream, count: int) -> None:
-    while count:
-        piece = stream.read_some(min(count, _CHUNK_SIZE))
+    left = count
+    while left:
+        piece = stream.read_some(min(left, _CHUNK_SIZE))
         if not piece:
-            raise ValueError(f"{stream.path}: the start is beyond the end of the stream")
-        count -= len(piece)
+            raise _beyond(stream.path, count)
+        left -= len(piece)
+
+
+def _beyond(path: str, start: int) -> ValueError:
+    return ValueError(f"{path}: the start, offset {start}, is beyond the end of the data")
 
 
 class _Walk:

@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # and `tfrecord._cli` stand on the core; their own modules only have to be free of cycles.
 LAYERS = {
     "indexer": """
-        errors _framing atomic
+        _checks errors _framing atomic
         _engine
         framing files
         compression index paths textindex
         binding
-        formats streams
+        formats shards streams
         scanning
         build
         __init__ __main__

@@ -11,6 +11,7 @@ import numpy.typing as npt
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+_BOOLS = {bool, np.bool_}
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -46,6 +47,10 @@ def as_positions(index: Any, count: int, what: str) -> Int64Array:
         array = np.array([as_position(one, count, what) for one in array.tolist()], np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"positions of {what} must be integers, got dtype {array.dtype}")
+    # NumPy takes a True among integers for 1.
+    if isinstance(index, (list, tuple)) and array.size and array.min() <= 1:
+        if not _BOOLS.isdisjoint(map(type, index)):
+            raise TypeError(f"positions of {what} are integers or a mask of bools, not both in one list")
     # As unsigned, a negative one is beyond any count: one look for the usual case.
     if array.dtype == np.int64 and array.size and int(array.view(np.uint64).max()) < count:
         return array if isinstance(index, list) else array.copy()  # the caller's own array is left alone

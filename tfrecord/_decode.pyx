@@ -260,11 +260,12 @@ cdef class Decoder:
         else:
             _run(chunks, "run_scan")
         failure = self.failure(chunks)
+        if len(chunks) > 1 and (failure is not None or not self.join_keys(chunks, payloads)):
+            # The limit of cells is one of all records together: one thread says which is the first bad one.
+            return self.decode(buffers, offsets, lengths, buffer_ids)
         if failure is not None:
             return failure, None, None
         if not is_planned:
-            if len(chunks) > 1:
-                self.join_keys(chunks)
             assembly.allocate()
         if len(chunks) == 1:
             chunk.run_take(False)
@@ -318,8 +319,9 @@ cdef class Decoder:
                 return (chunk.fault.status, chunk.first + chunk.fault_row, key, chunk.fault.first, chunk.fault.second)
         return None
 
-    cdef int join_keys(self, list chunks) except -1:
-        """Let every chunk have the columns that any of them discovered, in the order of the records."""
+    cdef int join_keys(self, list chunks, _Payloads payloads) except -1:
+        """Let every chunk have the columns that any of them discovered, in the order of the records; 0 where
+        they are too many."""
         cdef _Chunk chunk
         cdef scan_column *column
         cdef scan_column *sorted_columns
@@ -334,6 +336,8 @@ cdef class Decoder:
                 for i in range(chunk.tables[t].num_columns):
                     column = &chunk.tables[t].columns[i]
                     order.setdefault(column.key[:column.key_length], len(order))
+            if <uint64_t> len(order) * <uint64_t> payloads.count > _MOST_CELLS + payloads.num_bytes:
+                return 0
             for chunk in chunks:
                 chunk.tables[t].most_cells = <uint64_t> -1
                 places = {}
@@ -355,7 +359,7 @@ cdef class Decoder:
                     sorted_columns[i] = chunk.tables[t].columns[<Py_ssize_t> places[key]]
                 free(chunk.tables[t].columns)
                 chunk.tables[t].columns = sorted_columns
-        return 0
+        return 1
 
     def record(self, payload, bint missing_is_error=False):
         cdef scan_record record

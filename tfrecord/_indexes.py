@@ -14,6 +14,8 @@ from indexer.build import find_index, sidecar_path
 from indexer.errors import (
     CompressionError,
     CorruptRecordError,
+    DecodeError,
+    FeatureKindError,
     IndexFileError,
     StaleIndexError,
     TFRecordError,
@@ -52,14 +54,18 @@ def build_index(
 
     Raises:
         CorruptRecordError, CompressionError: the file is damaged; an earlier index stays as it was.
+        DecodeError, FeatureKindError: a column does not have one value of one kind in each record.
     """
-    return indexer.build.build_index(
-        path,
-        index_path,
-        collector=SchemaCollector(columns),
-        num_threads=num_threads,
-        compression_type=compression_type,
-    )
+    try:
+        return indexer.build.build_index(
+            path,
+            index_path,
+            collector=SchemaCollector(columns),
+            num_threads=num_threads,
+            compression_type=compression_type,
+        )
+    except (DecodeError, FeatureKindError) as error:
+        raise error.at(os.fsdecode(path), error.record) from None
 
 
 def _load(index_path: str, path: str) -> RecordIndex:

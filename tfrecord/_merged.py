@@ -158,13 +158,14 @@ def _has_schema(index: RecordIndex | None) -> bool:
 def _sample(store: RecordStore, number: int, count: int) -> Mapping[str, Any]:
     """What a collector says of the first records of a file."""
     collector = SchemaCollector()
+    left = count
     for run in store.stream(number):
-        taken = min(count, len(run.offsets))
+        taken = min(left, len(run.offsets))
         collector.update(run.buffer, run.offsets[:taken] + np.uint64(HEADER_SIZE), run.lengths[:taken])
-        count -= taken
-        if not count:
+        left -= taken
+        if not left:
             break
-    return collector.finish()[0]
+    return {"num_records": count - left, **collector.finish()[0]}
 
 
 def dense_plans(decoder: RecordDecoder, store: RecordStore) -> tuple[FeaturePlan, FeaturePlan]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.errors import TFRecordError
+from indexer.errors import TFRecordError, printable
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from tfrecord._flatten import flatten_batch
 from tfrecord._output import Output, local_path
@@ -241,7 +241,8 @@ class TFRecordWriter:
         raise TypeError("a writer has an open file: it is neither pickled nor copied")
 
     def __repr__(self) -> str:
-        return f"<TFRecordWriter {self._output.path or 'to a file object'}, {self._num_records} records>"
+        name = printable(self._output.path or "to a file object")
+        return f"<TFRecordWriter {name}, {self._num_records} records>"
 
     @staticmethod
     def serialize_tf_example(datum: Datum) -> bytes:

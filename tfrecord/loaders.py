@@ -252,6 +252,7 @@ def multi_tfrecord_loader(
     if not isinstance(splits, Mapping):
         raise TypeError(f"splits is a mapping of name to weight, not {type(splits).__name__}")
     weights = check_weights(splits.values(), list(splits))
+    check_pattern(data_pattern, sum(weight > 0 for weight in weights))
     plan = compile_features(description)
     lists = None if sequence_description is None else compile_features(sequence_description)
     policy = DamagePolicy(on_error, max_skips)
@@ -265,6 +266,14 @@ def multi_tfrecord_loader(
         source = _Source(path, index_path, shard, compression_type, verify, policy)
         loaders.append(lambda source=source: source.records(plan, lists))  # type: ignore[misc]
     return sample_iterators(loaders, weights, infinite, seed=seed)
+
+
+def check_pattern(pattern: Any, num_splits: int) -> None:
+    """ValueError where several splits would all be one file."""
+    if num_splits > 1 and "{}" not in os.fsdecode(pattern):
+        raise ValueError(
+            f"{os.fsdecode(pattern)!r} has no {{}} to stand for the names of {num_splits} splits"
+        )
 
 
 def fill_pattern(pattern: Any, split: str) -> str:

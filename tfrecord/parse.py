@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from indexer._checks import check_threads
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._engine import decode_kernel as kernel
 from tfrecord._finishing import finish_column, finish_value
@@ -51,7 +52,7 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
             it.
         features: see `tfrecord.features.compile_features`; None takes every feature found in the batch,
             ragged.
-        num_threads: threads to decode with; the result is the same.
+        num_threads: threads to decode with, at least 1; the result is the same.
 
     Returns:
         A `ColumnBatch` of n rows. Numeric arrays are owned by it and writable. Where the kind of a column is
@@ -68,7 +69,9 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
     >>> batch["a"].to_list()
     [[7]]
     """
-    return decode_batch(_payloads(serialized), compile_features(features), num_threads=num_threads)  # type: ignore[return-value]
+    return decode_batch(  # type: ignore[return-value]
+        as_payloads(serialized), compile_features(features), num_threads=check_threads(num_threads)
+    )
 
 
 def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any]:
@@ -93,10 +96,10 @@ def parse_sequence_example(
     step without a kind is an empty step.
     """
     return decode_batch(  # type: ignore[return-value]
-        _payloads(serialized),
+        as_payloads(serialized),
         compile_features(context_features),
         sequence_plan=compile_features(sequence_features),
-        num_threads=num_threads,
+        num_threads=check_threads(num_threads),
     )
 
 
@@ -158,7 +161,7 @@ def decode_record(
         error = _error(failure)
         raise _damage(_Buffers((payload,)), plan, sequence_plan, error) or error
     if plan.hollow or sequence_plan is not None and sequence_plan.hollow:
-        decode_batch(_payloads((payload,)), plan, sequence_plan=sequence_plan)
+        decode_batch(as_payloads((payload,)), plan, sequence_plan=sequence_plan)
     for column in plan.special:
         context[column.key] = finish_value(column, context[column.key])
     if sequence_plan is None:
@@ -174,7 +177,9 @@ def _payload(serialized: Any) -> Any:
     return serialized
 
 
-def _payloads(serialized: Any) -> Any:
+def as_payloads(serialized: Any) -> Any:
+    """A batch as users give it, as what `decode_batch` takes. TypeError for what is no sequence of
+    bytes-likes."""
     if isinstance(serialized, BytesColumn):
         return serialized
     if isinstance(serialized, bytes | bytearray | memoryview | str):

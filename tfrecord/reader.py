@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from indexer.paths import Paths, expand_paths
+from indexer._checks import check_threads
+from indexer.errors import printable
+from indexer.paths import Paths
+from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
 from tfrecord._arrays import Int64Array, as_position, as_positions, is_integer
 from tfrecord._damage import DamagePolicy, OnError
@@ -28,6 +31,7 @@ from tfrecord.loaders import (
     tfrecord_iterator,
     tfrecord_loader,
 )
+from tfrecord.parse import as_payloads
 from tfrecord.process import extract_feature_dict, process_feature
 from tfrecord.sampling import Permutation
 from tfrecord.schema import Schema
@@ -53,8 +57,8 @@ class TFRecordReader:
 
     Args:
         paths: a path, a list, a glob or a folder; `str` or `os.PathLike`. Globs and folders are sorted
-            naturally and skip index files and markers; a list keeps its order. URLs need
-            ``tfrecord[remote]``.
+            naturally and skip index files and markers; a list keeps its order. A warning says which shards of
+            a set ``NAME-*-of-N`` they do not find. URLs need ``tfrecord[remote]``.
         index: ``"auto"`` (the sidecar beside the file, where there is one), ``"build"`` (also build a missing
             one, and replace a stale one), a path, a list of one a file, a folder, or False. Without an index,
             frames are hopped when positions are first needed; iterating alone needs none.
@@ -99,7 +103,7 @@ class TFRecordReader:
             normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
         )
         self._decoder = RecordDecoder(features, sequence_features, record_type, policy)
-        found = expand_paths(paths)
+        found = expand_shards(paths)
         self._store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
         self._selection: Int64Array | None = None
         self._schema: Schema | None = None
@@ -147,9 +151,10 @@ class TFRecordReader:
 
     def __repr__(self) -> str:
         files = self.paths[0] if self.num_files == 1 else f"{self.paths[0]} and {self.num_files - 1} more"
-        count = f", {len(self)} records" if self._selection is not None or self.has_index else ""
+        known = self._selection is not None or self.has_index
+        count = f", {len(self)} record{'s' * (len(self) != 1)}" if known else ""
         kind = f", {self._decoder.record_type}" if self._decoder.record_type else ""
-        return f"<TFRecordReader {files}{count}{kind}>"
+        return printable(f"<TFRecordReader {files}{count}{kind}>")
 
     def locate(self, position: SupportsIndex) -> tuple[str, int]:
         """The path and the number within it of the record at ``position``."""
@@ -190,8 +195,8 @@ class TFRecordReader:
         Where damage is skipped, the rows of damaged records are left out, so that the batch is shorter than
         ``positions``; a callable ``on_error`` is told which they are.
         """
-        names = self._decoder.check_columns(columns)
-        return self._decode_fetched(self._positions(positions), names, num_threads)
+        names, threads = self._decoder.check_columns(columns), check_threads(num_threads)
+        return self._decode_fetched(self._positions(positions), names, threads)
 
     def _decode_fetched(
         self, positions: Int64Array, columns: tuple[str, ...] | None, num_threads: int
@@ -207,9 +212,15 @@ class TFRecordReader:
         return self._decoder.batch(fetched.payloads, locate, columns, num_threads)
 
     def decode(
-        self, payloads: BytesColumn, positions: Any = None, columns: Iterable[str] | None = None
+        self,
+        payloads: BytesColumn | Sequence[Any],
+        positions: Any = None,
+        columns: Iterable[str] | None = None,
     ) -> Batch:
-        """Payloads as this reader decodes them; ``positions`` (where they stand) only serve the errors."""
+        """Payloads (a `BytesColumn` or a sequence of bytes-likes) as this reader decodes them; ``positions``
+        (where they stand) only serve the errors."""
+        if not isinstance(payloads, BytesColumn):
+            payloads = BytesColumn.from_list(as_payloads(payloads).buffers)
         self._prepare()
         names = self._decoder.check_columns(columns)
 
@@ -289,7 +300,7 @@ class TFRecordReader:
         size = 0 if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") else int(batch_size)
         if size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it is an integer of at least 1")
-        names = self._decoder.check_columns(columns)
+        names, num_threads = self._decoder.check_columns(columns), check_threads(num_threads)
         if not shuffle:
             return self._stored_batches(size, names, drop_last, num_threads)
         order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)

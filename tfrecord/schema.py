@@ -87,7 +87,8 @@ class Schema(Mapping[str, FeatureSchema]):
     def __repr__(self) -> str:
         lines = [f"  {key!r}: {feature}" for key, feature in self._features.items()]
         lines += [f"  {key!r} (list): {feature}" for key, feature in self.feature_lists.items()]
-        return "\n".join([f"Schema of {self.num_records} records ({self.record_type})", *lines])
+        plural = "s" * (self.num_records != 1)
+        return "\n".join([f"Schema of {self.num_records} record{plural} ({self.record_type})", *lines])
 
 
 class SchemaCollector:
@@ -234,7 +235,8 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
     """The schema of several files together.
 
     Args:
-        parts: for each file its path and the metadata of its index (or what `SchemaCollector.finish` gives).
+        parts: for each file its path and the metadata of its index (or what `SchemaCollector.finish` gives);
+            without a schema, ``num_records`` in it says how many records there are.
 
     Raises:
         FeatureKindError: a feature has different kinds; the message names key, kinds and files. Unknown (no
@@ -246,7 +248,7 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
     types = {metadata.get("record_type", "example") for _, metadata in parts}
     for path, metadata in parts:
         schema = metadata.get("schema") or {}
-        records += schema.get("num_records", 0)
+        records += schema.get("num_records", metadata.get("num_records", 0))
         for place, name in enumerate(("features", "feature_lists")):
             for key, new in schema.get(name, {}).items():
                 for kind in (1, 2, 3):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from samples import MakeFile, Run, examples, odd_examples, odd_sequences, png, wave
 
+from indexer.shards import shard_sets
 from tfrecord._cli import source
 from tfrecord._cli.describe import value_text
-from tfrecord._cli.shards import shard_sets
 from tfrecord._cli.sniffing import sniff_bytes
 from tfrecord.encode import encode_example
 

@@ -37,6 +37,7 @@ def cases(draw: Any) -> dict[str, Any]:
     gzip, index = draw(st.booleans()), draw(st.booleans())
     batch_size = draw(st.sampled_from([None, None, 1, 3, 8]))
     positioned = index or not gzip
+    shuffle = draw(st.sampled_from([False, True, "block"]))
     return {
         "counts": draw(st.lists(st.integers(0, 14), min_size=1, max_size=4)),
         "gzip": gzip,
@@ -48,8 +49,8 @@ def cases(draw: Any) -> dict[str, Any]:
         "options": {
             "batch_size": batch_size,
             "drop_last": bool(batch_size) and draw(st.booleans()),
-            "shuffle": draw(st.sampled_from([False, True, "block"])),
-            "shuffle_queue_size": draw(st.sampled_from([None, None, 1, 5, 100])),
+            "shuffle": shuffle,
+            "shuffle_queue_size": None if shuffle and positioned else draw(st.sampled_from([None, 1, 9])),
             "split": draw(st.sampled_from(["exact", "exact", "drop", "pad"])) if positioned else "exact",
             "seed": draw(st.integers(-5, 2**70)),
         },

@@ -339,3 +339,17 @@ def test_data_behind_a_url(make_file: Any, tmp_path: Path) -> None:
     assert find_index(url) == url + ".tfindex"
     assert load_index(url + ".tfindex", url).lengths.tolist() == [5, 0, 3, 300]
     assert scan_index(url).lengths.tolist() == [5, 0, 3, 300]
+
+
+@pytest.mark.skipif(not os.path.isfile("/proc/self/status"), reason="there is no /proc")
+def test_a_file_that_has_bytes_but_no_size(make_file: Any, tmp_path: Path) -> None:
+    """Files of /proc say that they have none; an index of no records would deny what reading gives."""
+    for call in (
+        lambda: build_index("/proc/self/status", tmp_path / "i"),
+        lambda: scan_index("/proc/self/status"),
+    ):
+        with pytest.raises(OSError, match="its size is 0") as caught:
+            call()
+        assert caught.value.filename == "/proc/self/status"
+    assert not (tmp_path / "i").exists()
+    assert len(build_index(make_file([]))) == 0  # an empty file has no records

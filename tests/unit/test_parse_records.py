@@ -155,7 +155,7 @@ def test_kinds_of_records() -> None:
 
 
 def test_columns_of_a_plan() -> None:
-    payloads = parse._payloads([sequence({"id": ints(1)}, {"t": [ints(2)]})])
+    payloads = parse.as_payloads([sequence({"id": ints(1)}, {"t": [ints(2)]})])
     plan, lists = compile_features({"id": "int"}), compile_features({"t": "int"})
     batch: Any = decode_batch(payloads, plan, sequence_plan=lists, columns=["t"])
     assert list(batch.context) == [] and batch.feature_lists["t"].to_list() == [[[2]]]

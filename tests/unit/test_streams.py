@@ -448,3 +448,23 @@ def test_options_that_would_never_end(options: dict[str, Any], tmp_path: Path) -
     for source in (path, io.BytesIO(DATA)):
         with pytest.raises(ValueError, match="max_records is at least 1"):
             next(iter_chunks(source, **options))
+
+
+@pytest.mark.parametrize("on_damage", [None, lambda error: None])
+def test_a_start_beyond_the_end(on_damage: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(DATA)
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(DATA))
+
+    def sources() -> list[Any]:
+        return [path, packed, io.BytesIO(DATA), open_data(path), open_data(path, mmap=False)]
+
+    for source in sources():
+        with pytest.raises(ValueError, match=f"the start, offset {len(DATA) + 1}, is beyond the end"):
+            list(iter_chunks(source, start=(len(DATA) + 1, 9), on_damage=on_damage))
+    for source in sources():
+        assert list(iter_chunks(source, start=(len(DATA), 9), on_damage=on_damage)) == []
+    for mmap in (True, False):
+        with pytest.raises(ValueError, match="beyond the end"):
+            list(iter_chunks(path, start=(len(DATA) + 1, 9), mmap=mmap))

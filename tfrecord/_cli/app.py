@@ -87,8 +87,11 @@ def _terminate(number: int, frame: Any) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """The exit code of the command with these arguments."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started this
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started this
             setattr(sys, name, open(os.devnull, "w"))
+        elif getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names may have bytes that no encoding takes
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:

@@ -21,7 +21,16 @@ from tfrecord._cli.common import (
     progress,
     split_names,
 )
-from tfrecord._cli.formats import FORMATS, SURVEYED, Source, Target, balanced, check_text, format_of
+from tfrecord._cli.formats import (
+    FORMATS,
+    SURVEYED,
+    Source,
+    Target,
+    balanced,
+    check_text,
+    format_of,
+    output_format,
+)
 from tfrecord._cli.layout import build_message, exact_record
 from tfrecord._cli.source import Batch, batch_of_frames, record_type_of
 from tfrecord.schema import SchemaCollector
@@ -85,9 +94,9 @@ def convert(
 ) -> None:
     """Convert to and from Parquet, Arrow, JSON lines, npz, WebDataset tar, and TFRecord plain or gzip.
 
-    The formats are told by suffix: .parquet, .arrow, .jsonl, .npz, .tar; all else is TFRecord. Records keep
-    their order, and converting back gives equal values, kinds and missing features. OUT appears whole or not
-    at all.
+    The formats are told by suffix: .parquet, .arrow, .jsonl, .npz, .tar; the usual names of TFRecord, and no
+    suffix, are TFRecord; other suffixes of OUT need --to. Records keep their order, and converting back gives
+    equal values, kinds and missing features. OUT appears whole or not at all.
 
     \b
     Examples:
@@ -95,7 +104,7 @@ def convert(
       tfrecord convert data.parquet data.tfrecord.gz
     """
     inputs, output = _expanded(paths[:-1], source_form), paths[-1]
-    form = target_form or format_of(output)
+    form = target_form or output_format(output)
     check_text(form, text)
     source: Iterable[Batch] = Source(inputs, source_form, compression=compression, round_floats=round_floats)
     if columns is not None:

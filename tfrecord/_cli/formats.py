@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -12,8 +13,9 @@ from typing import Any
 import click
 
 from indexer.framing import VERIFY_LENGTHS
+from indexer.paths import is_data_name
 from indexer.streams import Chunk
-from tfrecord._atomic import STREAM, Outputs
+from tfrecord._atomic import STREAM, Outputs, is_special
 from tfrecord._cli.arrow_format import ArrowSink, read_arrow
 from tfrecord._cli.layout import Layout, survey
 from tfrecord._cli.npz_format import NpzSink, read_npz
@@ -40,6 +42,21 @@ def format_of(path: str) -> str:
     """The format that a path's suffix says; everything unknown is TFRecord."""
     name = path.lower().removesuffix(".gz")
     return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "tfrecord")
+
+
+def output_format(path: str) -> str:
+    """The format that an output's name says: by its suffix, TFRecord where it has none. A usage error for a
+    suffix that no format has."""
+    form = format_of(path)
+    stem = os.path.basename(path).removesuffix(".gz")
+    foreign = form == "tfrecord" and os.path.splitext(stem)[1] and not is_data_name(path)
+    if foreign and not is_special(path):
+        known = ", ".join((".tfrecord", ".tfrecords", ".tfrec", *SUFFIXES))
+        raise click.UsageError(
+            f"{path}: no format has this suffix; known are {known} (TFRecord also with .gz). "
+            f"Or name the format: --to {'|'.join(FORMATS)}"
+        )
+    return form
 
 
 class Source:

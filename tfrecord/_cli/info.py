@@ -15,6 +15,7 @@ from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
 from indexer.paths import is_index_name
+from indexer.shards import ShardSet, shard_sets
 from indexer.streams import detect
 from tfrecord._atomic import STREAM
 from tfrecord._cli.columnstats import BatchStats, stats_of
@@ -36,7 +37,6 @@ from tfrecord._cli.common import (
 )
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.layout import exact_record
-from tfrecord._cli.shards import ShardSet, shard_sets
 from tfrecord._cli.source import Batch, batches, record_type_of
 from tfrecord.schema import check_metadata, merge_schemas
 
@@ -308,7 +308,7 @@ def _print(results: list[FileInfo], sets: list[ShardSet]) -> None:
         total = f"{count_text(document['records'], 'record')}, {size_text(document['bytes'])}"
         out.print(safe(f"{count_text(len(results), 'file')}: {total}"))
     for found in sets:
-        out.print(safe(_shard_words(found)))
+        out.print(safe(str(found)))
     features = _document(results, sets)["features"]
     if features:
         of = features[0]["of"]
@@ -328,15 +328,3 @@ def _print(results: list[FileInfo], sets: list[ShardSet]) -> None:
     for result in results:
         if result.problem:
             out.print(safe(f"wrong: {result.problem}"))
-
-
-def _shard_words(found: ShardSet) -> str:
-    if found.complete:
-        return f"{found.pattern}: complete, {count_text(found.total, 'shard')}"
-    words = f"{found.pattern}: {found.present} of {count_text(found.total, 'shard')}"
-    if found.num_missing:
-        more = ", …" if found.num_missing > len(found.missing) else ""
-        words += f"; missing: {', '.join(f'{number:05d}' for number in found.missing)}{more}"
-    if found.odd:
-        words += f"; beyond the count: {', '.join(map(str, found.odd))}"
-    return words

@@ -199,6 +199,8 @@ class EpochDataset(IterableDataset[Any]):
         """
         check_state(state, self.describe())
         rank, world_size = self._ranks()
+        if self.positioned and state["position"] > (total := self.num_units()) + state["world_size"]:
+            raise ValueError(f"the state is at item {state['position']} of an epoch that has {total}")
         self._check_world(state, world_size)
         fields = worker_fields(state)
         info = get_worker_info()

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfrecord._permutation import derive_key
 from tfrecord.iterator_utils import check_weights
+from tfrecord.loaders import check_pattern
 from tfrecord.mixing import ENDLESS, MixOrder
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
@@ -76,6 +77,7 @@ class MultiTFRecordDataset(EpochDataset):
         pattern = os.fspath(data_pattern)
         weights = check_weights(splits.values(), list(splits))
         wanted = [(name, weight) for name, weight in zip(splits, weights, strict=True) if weight > 0]
+        check_pattern(pattern, len(wanted))
         super().__init__(
             EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
         )

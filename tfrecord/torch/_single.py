@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -43,7 +44,8 @@ class TFRecordDataset(EpochDataset):
             path, a list of one a file, a folder, or False.
         description: the features to read: names, or names to types (`"byte"`, `"int"`, `"float"`) or specs. A
             named feature that a record lacks is a KeyError, unless the description holds a `VarLenFeature`.
-        shuffle_queue_size: shuffle through a queue of so many records.
+        shuffle_queue_size: shuffle through a queue of so many records. Beside `shuffle` it only counts for
+            compressed files without an index, whose shuffle is a queue; elsewhere a warning says so.
         transform: called with each record (or batch) after the shuffle, in the worker; what it returns is
             given out.
         sequence_description: the feature lists of SequenceExamples; items are then pairs (context, lists).
@@ -120,6 +122,13 @@ class TFRecordDataset(EpochDataset):
             **reader_options,
         )
         check_split(split, [self.source], drop_none)
+        if self.shuffle and self.shuffle_queue_size is not None and self.source.positioned:
+            warnings.warn(
+                f"shuffle={self.shuffle!r} needs no queue here, so shuffle_queue_size is not used: "
+                "give one of the two",
+                UserWarning,
+                stacklevel=2,
+            )
 
     @property
     def reader(self) -> TFRecordReader:

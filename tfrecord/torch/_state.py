@@ -50,6 +50,8 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
     """Raise ValueError where the state is none, or of another dataset, naming what differs."""
     if not isinstance(state, Mapping) or not all(key in state for key in _KEYS):
         raise ValueError("this is no state of a tfrecord dataset (see state_dict)")
+    if not isinstance(state["world_size"], int):
+        raise ValueError(f"the state's world_size must be an integer, got {state['world_size']!r}")
     if state["version"] != VERSION:
         raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
     epoch, position = state["epoch"], state["position"]

@@ -1,12 +1,19 @@
-"""Sets of shards by their names: `base-00000-of-00010`, and which are missing."""
+"""Sets of shards by their names, `base-00000-of-00010`: which are missing."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from .errors import printable
+from .files import is_url, path_name
+from .paths import expand_paths
+
+__all__ = ["ShardSet", "expand_shards", "shard_sets"]
 
 _SHARD = re.compile(r"^(?P<base>.*)-(?P<number>\d+)-of-(?P<total>\d+)(?P<tail>(?:\.[A-Za-z0-9]+)*)$")
 _LISTED = 20
@@ -27,6 +34,19 @@ class ShardSet(NamedTuple):
     @property
     def complete(self) -> bool:
         return not self.num_missing and not self.odd
+
+    def __str__(self) -> str:
+        """What is there and what is missing, for people."""
+        shards = f"{self.total:,} shard{'s' * (self.total != 1)}"
+        if self.complete:
+            return f"{self.pattern}: complete, {shards}"
+        words = f"{self.pattern}: {self.present} of {shards}"
+        if self.num_missing:
+            more = ", …" if self.num_missing > len(self.missing) else ""
+            words += f"; missing: {', '.join(f'{number:05d}' for number in self.missing)}{more}"
+        if self.odd:
+            words += f"; beyond the count: {', '.join(map(str, self.odd))}"
+        return words
 
 
 def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
@@ -49,6 +69,22 @@ def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
             if match is not None and key in found:
                 found[key].add(int(match["number"]))
     return [_shard_set(key, numbers) for key, numbers in found.items()]
+
+
+def expand_shards(paths: Any) -> list[str]:
+    """`expand_paths`, with a `UserWarning` for each shard set that a glob or folder finds incomplete.
+
+    Files that are named one by one are a choice, and those behind URLs are not looked for.
+    """
+    if isinstance(paths, Iterator) and not hasattr(paths, "read"):
+        paths = list(paths)
+    found = expand_paths(paths)
+    items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
+    given = {path_name(item) for item in items}
+    for group in shard_sets(path for path in found if path not in given and not is_url(path)):
+        if group.num_missing:
+            warnings.warn(printable(str(group)), UserWarning, stacklevel=3)
+    return found
 
 
 def _shard_set(key: tuple[str, str, str, str], numbers: set[int]) -> ShardSet:

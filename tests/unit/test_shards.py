@@ -1,0 +1,54 @@
+"""Which shards of a set are missing is said where a glob or folder finds the others."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.shards import shard_sets
+from tfrecord.encode import encode_example
+from tfrecord.reader import TFRecordReader
+
+
+@pytest.fixture
+def shards(make_file: Any) -> list[Path]:
+    """Four of five shards."""
+    payload = encode_example({"x": (1, "int")})
+    return [make_file([payload], f"d.tfrecord-{number:05d}-of-00005") for number in (0, 1, 2, 4)]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("name", ["", "d.tfrecord-*-of-00005", "d.tfrecord-0000[01]*", "**/d*"])
+def test_a_missing_shard_is_named(name: str, as_list: bool, shards: list[Path], tmp_path: Path) -> None:
+    path = str(tmp_path / name)
+    with pytest.warns(UserWarning, match=r"d\.tfrecord-\*-of-00005: 4 of 5 shards; missing: 00003") as caught:
+        reader = TFRecordReader(iter([path]) if as_list else path)
+    assert caught[0].filename == __file__ and len(caught) == 1
+    assert reader.num_files in (2, 4)
+
+
+def test_files_named_one_by_one_are_a_choice(shards: list[Path]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(TFRecordReader(shards)) == 4
+        assert len(TFRecordReader(str(shards[0]))) == 1
+
+
+def test_a_part_of_a_complete_set(shards: list[Path], make_file: Any, tmp_path: Path) -> None:
+    make_file([], "d.tfrecord-00003-of-00005")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TFRecordReader(tmp_path / "d.tfrecord-0000[01]-of-*").num_files == 2
+        assert TFRecordReader(tmp_path).num_files == 5
+
+
+def test_words_of_a_set(tmp_path: Path) -> None:
+    def words(*names: str) -> list[str]:
+        return [str(found).removeprefix(f"{tmp_path}/") for found in shard_sets(tmp_path / n for n in names)]
+
+    assert words("a-0-of-1", "b") == ["a-*-of-1: complete, 1 shard"]
+    assert words("a-7-of-3") == ["a-*-of-3: 0 of 3 shards; missing: 00000, 00001, 00002; beyond the count: 7"]
+    assert words("a-00000-of-02000")[0].endswith("00019, 00020, …")
