@@ -167,6 +167,18 @@ def test_what_is_wrong() -> None:
     assert check([]) == []
 
 
+def test_how_deep_groups_may_be() -> None:
+    """At most 100 messages and groups: a Feature is 3 deep, in a step 4, and its list one more."""
+    rows = Rows(random.Random(0))
+    for depth, wrap in ((3, lambda feature: feature), (4, lambda feature: rows.field(1, feature))):
+        for more, inner in ((0, lambda group: group), (1, lambda group: rows.field(1, group))):
+            records = []
+            for groups in (100 - depth - more, 101 - depth - more):
+                entry = rows.field(1, b"a") + rows.field(2, wrap(inner(b"\x23" * groups + b"\x24" * groups)))
+                records.append(rows.field(depth - 2, rows.field(1, entry)))
+            assert check(records) == [0, 5], (depth, more)
+
+
 def test_runs_of_long_values() -> None:
     """Ten bytes that go on, anywhere in a packed run."""
     rows = Rows(random.Random(0))
