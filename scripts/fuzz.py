@@ -69,6 +69,8 @@ def decoded(decoder: Any, buffers: tuple[bytes, ...], threads: int) -> Any:
 
 def check_messages(data: bytes, lists: bool) -> None:
     """The first byte says what is asked for, the second where the rest is cut into two records."""
+    import numpy as np
+
     from tfrecord import _decode, _reference
 
     if len(data) < 2:
@@ -89,6 +91,9 @@ def check_messages(data: bytes, lists: bool) -> None:
         for own, others in zip(native[1:], reference[1:], strict=True):
             same("records", repr(own), repr(others))
     same("kinds", _decode.record_kind(second), _reference.record_kind(second))
+    lengths = np.array([len(record) for record in batch], np.int64)
+    places = b"".join(batch), np.cumsum(lengths) - lengths, lengths
+    same("checks", _decode.check_records(*places).tolist(), _reference.check_records(*places).tolist())
 
 
 def check_example(data: bytes) -> None:

@@ -104,3 +104,6 @@ cdef extern from "schema.h" nogil:
     void schema_scan(scan_table *features, scan_table *lists, const scan_record *records, int64_t count,
                      schema_state *state)
     int schema_column(const scan_table *table, const scan_column *column, int64_t rows, int level, schema_entry *entry)
+
+cdef extern from "check.h" nogil:
+    int records_check(const scan_record *records, int64_t count, uint8_t *statuses)

@@ -103,3 +103,13 @@ def survey(
     kinds (bits 1 << kind), records that have it, least and most values (steps), least and most values a step
     (2**63 - 1 and -1 where there are none).
     """
+
+def check_records(
+    buffer: Any, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """A status (see `tfrecord.parse`) for each of the records at these places: 0 for a valid message, Example
+    or SequenceExample; else what is wrong where it first is. All of it is checked, nothing is kept.
+
+    Raises:
+        ValueError: a record lies outside the buffer, or the arrays do not fit each other.
+    """

@@ -28,6 +28,7 @@ cdef object _FLOAT = numpy.dtype("<f4")
 cdef object _INT64 = numpy.dtype("int64")
 cdef object _INT32 = numpy.dtype("int32")
 cdef object _BOOL = numpy.dtype("bool")
+cdef object _UINT8 = numpy.dtype("uint8")
 cdef object _OBJECT = numpy.dtype(object)
 cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint8_t _NOTHING = 0
@@ -609,3 +610,15 @@ def survey(buffer, offsets, lengths):
         raise MemoryError
     status = status or state.status or (-1 if state.other else 0)
     return status, state.count, bool(state.seen & SEEN_LISTS), result[0], result[1]
+
+
+def check_records(buffer, offsets, lengths):
+    cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+    cdef int status
+    statuses = _empty(payloads.count, _UINT8)
+    cdef uint8_t *out = <uint8_t *> _pointer(statuses)
+    with nogil:
+        status = records_check(payloads.records, payloads.count, out)
+    if status:
+        raise MemoryError
+    return statuses

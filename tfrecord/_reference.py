@@ -13,7 +13,7 @@ import numpy as np
 
 from tfrecord._reference_wire import BYTES, FLOAT, INT64, UNKNOWN, WireError, fields, parse_message
 
-__all__ = ["Decoder", "gather", "lengths_of", "record_kind", "survey"]
+__all__ = ["Decoder", "check_records", "gather", "lengths_of", "record_kind", "survey"]
 
 KIND_MISMATCH, MISSING, WRONG_COUNT, KIND_CONFLICT = 20, 21, 22, 23
 
@@ -84,6 +84,20 @@ def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dic
             max(sizes, default=-1),
         )
     return status, count, seen_lists, result, result_lists
+
+
+def check_records(buffer: Any, offsets: Any, lengths: Any) -> Any:
+    """A status (uint8) for each record; see `_decode.pyi`."""
+    data = memoryview(buffer).cast("B")
+    statuses = np.zeros(len(offsets), np.uint8)
+    for row, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+        if offset < 0 or length < 0 or offset + length > len(data):
+            raise ValueError(f"payload {row} lies outside its buffer")
+        try:
+            parse_message(bytes(data[offset : offset + length]), None, None)
+        except WireError as error:
+            statuses[row] = error.args[0]
+    return statuses
 
 
 def lengths_of(buffers: tuple[Any, ...]) -> Any:

@@ -97,16 +97,6 @@ static int sink_ints(feature_sink *sink, const uint8_t *data, size_t length) {
     return WIRE_OK;
 }
 
-/* Whether a run that is only passed over is good. */
-static int check_ints(const uint8_t *data, size_t length) {
-    size_t continued = 0;
-    for (size_t i = 0; i < length; i++) {
-        continued = data[i] < 128 ? 0 : continued + 1;
-        if (continued == 10) return WIRE_VARINT_TOO_LONG;
-    }
-    return continued ? WIRE_TRUNCATED : WIRE_OK;
-}
-
 /* All values of one BytesList, FloatList or Int64List, which sits `depth` messages deep. */
 static int list_walk(wire_slice list, int kind, int depth, feature_sink *sink) {
     wire_cursor cursor = {list.data, list.data + list.length};
@@ -123,7 +113,7 @@ static int list_walk(wire_slice list, int kind, int depth, feature_sink *sink) {
             if (field.content.length % 4) return WIRE_BAD_FLOATS;
             status = sink_floats(sink, field.content.data, field.content.length);
         } else if (kind == KIND_INT64 && (field.type == TYPE_VARINT || field.type == TYPE_BYTES)) {
-            if (!sink->ints) status = check_ints(field.content.data, field.content.length);
+            if (!sink->ints) status = varints_check(field.content.data, field.content.length);
             if (!status) status = sink_ints(sink, field.content.data, field.content.length);
         }
         if (status) return status;
@@ -277,7 +267,7 @@ static int feature_read(feature_parts *parts, size_t count, int depth, feature_s
 
 /* Checks what a slot has left unchecked, for one whose values are never taken. */
 static int slot_check(const feature_slot *slot) {
-    if (slot->shape == SLOT_RUN && slot->kind == KIND_INT64) return check_ints(slot_data(slot), slot->length);
+    if (slot->shape == SLOT_RUN && slot->kind == KIND_INT64) return varints_check(slot_data(slot), slot->length);
     return WIRE_OK;
 }
 

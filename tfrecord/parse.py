@@ -17,6 +17,7 @@ from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.features import Column, FeaturePlan, compile_features
 
 __all__ = [
+    "bad_messages",
     "decode_batch",
     "decode_record",
     "parse_example",
@@ -121,6 +122,13 @@ def record_kind(payload: Any) -> str:
     one that has neither features nor feature lists). An empty payload is an Example. Looks at the whole
     payload."""
     return ("bytes", "example", "sequence_example")[kernel.record_kind(payload)]
+
+
+def bad_messages(payloads: BytesColumn) -> list[tuple[int, str]]:
+    """Row and reason of each payload that is no valid message; of one buffer, looked at completely."""
+    (buffer,) = payloads.buffers
+    statuses = kernel.check_records(buffer, payloads.offsets, payloads.lengths)
+    return [(int(row), _REASONS[int(statuses[row])]) for row in np.flatnonzero(statuses)]
 
 
 def decode_batch(

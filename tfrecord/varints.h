@@ -181,6 +181,30 @@ static int64_t varints_count(const uint8_t *data, size_t length, int level) {
     return varints_count_portable(data, length);
 }
 
+/* Whether a run is good, of values that are not taken: none has more than 10 bytes, and the last one ends. */
+static int varints_check(const uint8_t *data, size_t length) {
+    size_t i = 0;
+    if (!length) return WIRE_OK;
+#if VARINTS_X86
+    /* Ten bytes in a row lie within one of these blocks, each of which begins 9 bytes before the end of the last. */
+    for (; i + 64 <= length; i += 55) {
+        uint64_t more = 0;
+        for (int k = 0; k < 4; k++) {
+            __m128i bytes = _mm_loadu_si128((const __m128i *)(data + i + 16 * k));
+            more |= (uint64_t)(uint32_t)_mm_movemask_epi8(bytes) << 16 * k;
+        }
+        more &= more >> 1;
+        more &= more >> 2;
+        if (WIRE_UNLIKELY(more & more >> 4 & more >> 6)) return WIRE_VARINT_TOO_LONG;
+    }
+#endif
+    for (size_t continued = 0; i < length; i++) {
+        continued = data[i] < 128 ? 0 : continued + 1;
+        if (continued == 10) return WIRE_VARINT_TOO_LONG;
+    }
+    return data[length - 1] < 128 ? WIRE_OK : WIRE_TRUNCATED;
+}
+
 /* Values of a run that ends at a terminator. `*out` moves on, and never behind `room`, whatever the bytes have become
  * since they were counted. WIRE_VARINT_TOO_LONG for a value of more than 10 bytes. */
 static int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.errors import DecodeError, FeatureKindError
 from indexer.framing import frame_record
+from tfrecord._cli.turns import Stopped, Turns
 from tfrecord.features import compile_features
 from tfrecord.parse import decode_record
 
@@ -88,6 +90,59 @@ def test_many_files_and_threads(run: Run, make_file: MakeFile, tmp_path: Path, t
         make_file(examples(300), f"f{i}.tfrecord", "gzip" if i % 2 else "")
     outcome = run("verify", "--threads", threads, "--json", tmp_path)
     assert outcome.code == 0 and outcome.json()["records"] == 1500
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_damages_of_several_files_come_in_order(
+    run: Run, make_file: MakeFile, tmp_path: Path, threads: int
+) -> None:
+    good = examples(50)
+    for i in range(6):
+        payloads = [*good[: 10 * i], b"\x0a\xff", *good, b"\xff"]
+        make_file(payloads, f"f{i}.tfrecord", "gzip" if i % 3 else "")
+    outcome = run("verify", "--threads", threads, tmp_path)
+    lines = outcome.out.splitlines()
+    assert outcome.code == 1 and "12 damages in 6 of 6 files; 450 good records" in lines.pop()
+    places = [(i, record) for i in range(6) for record in (10 * i, 10 * i + 51)]
+    for line, (i, record) in zip(lines, places, strict=True):
+        assert f"f{i}.tfrecord" in line and f"record {record}" in line, line
+    files = run("verify", "--threads", threads, "--json", tmp_path).json()["files"]
+    assert [(f["num_damages"], f["records"]) for f in files] == [(2, 50 + 10 * i) for i in range(6)]
+
+
+def test_turns() -> None:
+    given: list[tuple[int, int]] = []
+    turns = Turns(given.append)
+    with ThreadPoolExecutor(3) as pool:
+
+        def work(job: int) -> None:
+            for i in range(20_000 if job == 1 else 5):
+                turns.put(job, (job, i))
+            turns.done(job)
+
+        later = [pool.submit(work, job) for job in (2, 1)]
+        later[0].result()
+        assert not given
+        work(0)
+        later[1].result()
+    assert given == sorted(given) and len(given) == 20_010
+
+
+def test_turns_end_where_one_fails() -> None:
+    def broken(item: int) -> None:
+        raise BrokenPipeError
+
+    turns = Turns(broken)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: [turns.put(1, i) for i in range(20_000)])
+        with pytest.raises(BrokenPipeError):
+            turns.put(0, 0)
+        turns.stop()
+        with pytest.raises(Stopped):
+            waiting.result()
+    for call in (turns.check, lambda: turns.put(0, 0), lambda: turns.done(0)):
+        with pytest.raises(Stopped):
+            call()
 
 
 def test_messages_are_parsed_completely(run: Run, make_file: MakeFile) -> None:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from indexer.errors import CompressionError, CorruptRecordError, DecodeError, FeatureKindError, TFRecordError
+from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
 from indexer.files import is_url
 from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
 from indexer.streams import detect, normalize_compression, open_stream
 from tfrecord._atomic import STREAM
 from tfrecord._cli.source import batches
-from tfrecord._engine import decode_kernel as kernel
+from tfrecord._cli.turns import Turns
 from tfrecord._inflate import inflate
 from tfrecord._resync import FrameFinder
 from tfrecord.columns import BytesColumn
-from tfrecord.features import compile_features
-from tfrecord.parse import decode_record, record_kind
+from tfrecord.parse import bad_messages, record_kind
 from tfrecord.salvage import forget, map_file
 
 _FIRST_BLOCK = 1 << 18
@@ -33,15 +31,15 @@ _BLOCK = 1 << 20
 _HELD = 32 << 20
 _LOOK_AT = 64
 _KEPT = 10_000
-_ALL = compile_features(None)
 
 
 @dataclass
 class FileCheck:
-    """What was found in one file. `records` counts the good ones; `damages` holds at most 10,000,
-    `num_damages` counts all."""
+    """What was found in one file, the one at `place`. `records` counts the good ones; `damages` holds at
+    most 10,000, `num_damages` counts all."""
 
     path: str
+    place: int = 0
     records: int = 0
     size: int = 0
     compression: str = ""
@@ -54,10 +52,11 @@ Report = Callable[[TFRecordError], None]
 
 
 class Checker:
-    """Checks files one after another on some threads; `report` gets each damage when it is found.
+    """Checks files on some threads; `report` gets each damage when it is found, but those of a file after
+    those of the files before it.
 
     `parse=False` leaves messages alone; `record_type` says what payloads are (`auto`: by the first of them).
-    `progress` is called with the bytes that were done.
+    `progress` is called with the bytes that were done, from any thread.
     """
 
     def __init__(
@@ -72,10 +71,41 @@ class Checker:
         self.threads, self.parse, self.record_type = threads, parse, record_type
         self.report, self.progress = report, progress
 
-    def check(self, path: str, compression: str | None = None) -> FileCheck:
-        """Check one file; `-` is standard input. Raises OSError where it cannot be read."""
-        result = FileCheck(path)
-        kind = normalize_compression(compression)
+    def check(self, paths: Sequence[str], compression: str | None = None) -> list[FileCheck]:
+        """Check files; `-` is standard input. One that cannot be read is damaged, too."""
+        results = [FileCheck(path, place) for place, path in enumerate(paths)]
+        self._turns = Turns(self._give)
+        with ThreadPoolExecutor(self.threads) as self._pool:
+            # Reading what is no file may wait for long, which only this thread can be called away from.
+            if self.threads == 1 or len(paths) == 1 or not all(map(os.path.isfile, paths)):
+                for result in results:
+                    self._check_file(result, compression)
+                return results
+            # A thread that looks after a file mostly waits for the pool, or decompresses.
+            with ThreadPoolExecutor(self.threads) as files:
+                try:
+                    for _ in files.map(lambda result: self._check_file(result, compression), results):
+                        pass
+                except BaseException:
+                    self._turns.stop()
+                    raise
+        return results
+
+    def _give(self, error: TFRecordError) -> None:
+        if self.report is not None:
+            self.report(error)
+
+    def _check_file(self, result: FileCheck, compression: str | None) -> None:
+        try:
+            self._check(result, compression)
+        except OSError as error:
+            failure: Any = TFRecordError(f"{result.path}: {error.strerror or error}")
+            failure.record, failure.offset, failure.reason = None, None, "unreadable"
+            self._damaged(failure, result)
+        self._turns.done(result.place)
+
+    def _check(self, result: FileCheck, compression: str | None) -> None:
+        path, kind = result.path, normalize_compression(compression)
         plain = path != STREAM and not is_url(path) and os.path.isfile(path)
         if plain:
             with open(path, "rb") as file:
@@ -85,33 +115,28 @@ class Checker:
                     kind = detect(head) or ""
                 if not kind:
                     self._check_buffer(map_file(file), result)
-                    return result
+                    return
         result.compression = kind if kind != "auto" else ""
         self._check_stream(path, kind, result, plain)
-        return result
 
     # Plain files: hop ahead, then check blocks of frames on the threads.
 
     def _check_buffer(self, data: memoryview, result: FileCheck, at: int = 0, record: int = 0) -> None:
         finder = FrameFinder(data)
-        with ThreadPoolExecutor(self.threads) as pool:
-            while at < len(data):
-                damage = self._run(data, at, record, result, pool)
-                if damage is None:
-                    return
-                at, record, reason = damage
-                head = bytes(data[:512])
-                self._damaged(
-                    corrupt_error(reason, path=result.path, record=record, offset=at, buffer_head=head),
-                    result,
-                )
-                following = finder.resume(at)
-                self._advance(following - at)
-                at, record = following, record + 1
+        while at < len(data):
+            damage = self._run(data, at, record, result)
+            if damage is None:
+                return
+            at, record, reason = damage
+            head = bytes(data[:512])
+            self._damaged(
+                corrupt_error(reason, path=result.path, record=record, offset=at, buffer_head=head), result
+            )
+            following = finder.resume(at)
+            self._advance(following - at, result)
+            at, record = following, record + 1
 
-    def _run(
-        self, data: memoryview, at: int, record: int, result: FileCheck, pool: ThreadPoolExecutor
-    ) -> tuple[int, int, str] | None:
+    def _run(self, data: memoryview, at: int, record: int, result: FileCheck) -> tuple[int, int, str] | None:
         """Check frames up to the first damaged one: its offset, number and reason; None at the end."""
         waiting: deque[tuple[Any, int, Future[Any]]] = deque()
         block, hop_at, kept, reason = _FIRST_BLOCK, at, at, None
@@ -119,7 +144,7 @@ class Checker:
             if hop_at < len(data) and reason is None and len(waiting) <= self.threads:
                 hop = scan(data, start=hop_at, max_bytes=block, verify=VERIFY_LENGTHS)
                 if len(hop.offsets):
-                    job = pool.submit(self._check_block, data, hop.offsets, hop.lengths, result)
+                    job = self._pool.submit(self._check_block, data, hop.offsets, hop.lengths, result)
                     waiting.append((hop, record, job))
                     record += len(hop.offsets)
                 hop_at, reason, block = hop.end, hop.reason, min(2 * block, _BLOCK)
@@ -135,12 +160,12 @@ class Checker:
             if bad is not None:
                 for *_, later in waiting:
                     later.cancel()
-                self._advance(int(hop.offsets[good]) - int(hop.offsets[0]))
+                self._advance(int(hop.offsets[good]) - int(hop.offsets[0]), result)
                 return int(hop.offsets[good]), first + good, bad[1]
             if hop.end - kept >= _HELD:
                 forget(data, kept, hop.end)
                 kept = hop.end
-            self._advance(hop.end - int(hop.offsets[0]))
+            self._advance(hop.end - int(hop.offsets[0]), result)
 
     def _check_block(
         self, data: memoryview, offsets: Any, lengths: Any, result: FileCheck
@@ -148,15 +173,17 @@ class Checker:
         """The first damaged frame of some, and the messages before it that are not valid."""
         bad = check_frames(data, offsets, lengths)
         good = len(offsets) if bad is None else bad[0]
-        payloads = BytesColumn((data,), offsets[:good] + np.uint64(HEADER_SIZE), lengths[:good])
+        places = (offsets[:good] + np.uint64(HEADER_SIZE)).astype(np.int64), lengths[:good].astype(np.int64)
+        payloads = BytesColumn._trusted((data,), *places)
         return bad, self._messages(payloads, result)
 
-    # Streams: in order, the messages checked on the threads.
+    # Streams: in order, on the thread of the file.
 
     def _check_stream(self, path: str, kind: str, result: FileCheck, plain: bool) -> None:
         errors: list[TFRecordError] = []
         for batch in batches([path], compression=kind or "none", on_damage=errors.append):
             self._flush(errors, result)
+            self._advance(0, result)
             result.records += len(batch.payloads)
             result.size += 0 if plain else batch.num_bytes
             for row, text in self._messages(batch.payloads, result):
@@ -168,8 +195,8 @@ class Checker:
             self._rest_of_stream(path, kind, result, last)
         elif isinstance(last, CorruptRecordError) and last.reason != "bad_payload_crc":
             self._drain(path, kind, result)
-        if plain:
-            self._advance(result.size)
+        if plain and self.progress is not None:
+            self.progress(result.size)
 
     def _rest_of_stream(self, path: str, kind: str, result: FileCheck, error: CorruptRecordError) -> None:
         """After a damaged length in a compressed file: decompress it to look for what follows."""
@@ -180,17 +207,16 @@ class Checker:
                 )
             data = map_file(spool)
             following = FrameFinder(data).resume(int(error.offset or 0))
-            progress, self.progress = self.progress, None
             self._check_buffer(data, result, following, int(error.record or 0) + 1)
-            self.progress = progress
 
     def _drain(self, path: str, kind: str, result: FileCheck) -> None:
         """Frames ended too early; whether the stream itself is whole is still to be said."""
         if path == STREAM:
             return
         try:
-            with open(os.devnull, "wb") as nowhere:
-                shutil.copyfileobj(_Readable(open_stream(path, kind)), nowhere)
+            stream = open_stream(path, kind)
+            while stream.read_some(1 << 20):
+                self._advance(0, result)
         except CompressionError as error:
             self._damaged(error, result)
 
@@ -202,7 +228,7 @@ class Checker:
             result.record_type = self._type_of(payloads)
         if not self.parse or result.record_type in ("", "bytes"):
             return []
-        return list(_bad_messages(payloads))
+        return bad_messages(payloads)
 
     def _type_of(self, payloads: BytesColumn) -> str:
         """What most of the first payloads are, so that one damaged message does not make a file of raw
@@ -218,8 +244,10 @@ class Checker:
 
     # What was found.
 
-    def _advance(self, count: int) -> None:
-        if self.progress is not None:
+    def _advance(self, count: int, result: FileCheck) -> None:
+        """So many more bytes of a plain file are done; of a compressed one they are not those of the file."""
+        self._turns.check()
+        if self.progress is not None and not result.compression:
             self.progress(count)
 
     def _flush(self, errors: list[TFRecordError], result: FileCheck) -> None:
@@ -242,36 +270,4 @@ class Checker:
                     "message": str(error),
                 }
             )
-        if self.report is not None:
-            self.report(error)
-
-
-class _Readable:
-    """`read` for shutil over a stream that gives what it has."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def read(self, size: int = -1) -> Any:
-        return self._stream.read_some(1 << 20)
-
-
-def _bad_messages(payloads: BytesColumn) -> Iterator[tuple[int, str]]:
-    """(row, what is wrong) of each payload that is no valid message; a message without features is valid."""
-    (buffer,) = payloads.buffers
-    parts = [(0, len(payloads))]
-    while parts:
-        start, stop = parts.pop()
-        # All of them at once; where one is not good, halves.
-        if not kernel.survey(buffer, payloads.offsets[start:stop], payloads.lengths[start:stop])[0]:
-            continue
-        if stop - start > 1:
-            middle = (start + stop) // 2
-            parts += [(middle, stop), (start, middle)]
-            continue
-        try:
-            decode_record(payloads.view(start), _ALL, _ALL)
-        except FeatureKindError:  # steps of several kinds are valid
-            continue
-        except DecodeError as error:
-            yield start, error.reason
+        self._turns.put(result.place, error)

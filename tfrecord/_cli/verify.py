@@ -63,25 +63,13 @@ def verify(
             report=None if as_json else _print,
             progress=advance,
         )
-        results = [_checked(checker, path, compression) for path in files]
+        results = checker.check(files, compression)
     damaged = [result for result in results if result.num_damages]
     if as_json:
         emit(_document(results))
     else:
         _summary(results, damaged, checksums_only)
     return 1 if damaged else 0
-
-
-def _checked(checker: Checker, path: str, compression: str | None) -> FileCheck:
-    """A file that cannot be read at all is damaged too; the others are still checked."""
-    try:
-        return checker.check(path, compression)
-    except OSError as error:
-        failure: Any = TFRecordError(f"{path}: {error.strerror or error}")
-        failure.record, failure.offset, failure.reason = None, None, "unreadable"
-        result = FileCheck(path)
-        checker._damaged(failure, result)
-        return result
 
 
 def _print(error: TFRecordError) -> None:

@@ -1,0 +1,65 @@
+"""Output of jobs that run at once, in the order of the jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+# A job that is not yet to give has at most so many items kept for it, then it waits.
+_KEPT = 10_000
+
+
+class Stopped(Exception):
+    """The jobs are to end."""
+
+
+class Turns(Generic[Item]):
+    """Calls `give` with the items of job 0, as they come, then with those of job 1, and so on.
+
+    Every job says when it is `done`. After `stop` every call raises `Stopped`.
+    """
+
+    def __init__(self, give: Callable[[Item], None]) -> None:
+        self._give = give
+        self._turn = 0
+        self._done: set[int] = set()
+        self._held: dict[int, list[Item]] = {}
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def put(self, job: int, item: Item) -> None:
+        """Give an item of this job, or keep it until the job has its turn."""
+        with self._changed:
+            held = self._held.setdefault(job, [])
+            while job != self._turn and len(held) >= _KEPT and not self._stopped:
+                self._changed.wait()
+            self.check()
+            if job == self._turn:
+                self._give(item)
+            else:
+                held.append(item)
+
+    def done(self, job: int) -> None:
+        """This job has put its last item."""
+        with self._changed:
+            self.check()
+            self._done.add(job)
+            while self._turn in self._done:
+                self._turn += 1
+                for item in self._held.pop(self._turn, ()):
+                    self._give(item)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Let nothing more be given, and the jobs that wait go on."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise `Stopped` after `stop`."""
+        if self._stopped:
+            raise Stopped
