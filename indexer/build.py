@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import formats
-from ._checks import check_threads
 from .atomic import replace_file
+from .checks import check_threads
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
 from .files import is_url, open_data, path_name
