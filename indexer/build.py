@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import formats
-from ._checks import check_threads
 from .atomic import replace_file
 from .binding import fingerprint
+from .checks import check_threads
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
 from .files import is_url, local_path, open_data, path_name

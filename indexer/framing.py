@@ -19,8 +19,8 @@ import crc32c as _crc32c_package
 import numpy as np
 import numpy.typing as npt
 
-from ._checks import check_threads
 from ._engine import kernel as _kernel
+from .checks import check_threads
 from .errors import ChecksumError, CorruptRecordError, TruncatedRecordError
 
 __all__ = [

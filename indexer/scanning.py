@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ._checks import check_threads
 from .binding import fingerprint
+from .checks import check_threads
 from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError
 from .files import DataFile, open_data, path_name

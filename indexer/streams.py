@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from . import framing
-from ._checks import check_threads
+from .checks import check_threads
 from .compression import (
     HEAD_SIZE,
     InputStream,

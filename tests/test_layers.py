@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # and `tfrecord._cli` stand on the core; their own modules only have to be free of cycles.
 LAYERS = {
     "indexer": """
-        _checks errors _framing atomic
+        checks errors _framing atomic
         _engine
         framing files
         compression index paths textindex

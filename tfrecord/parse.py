@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from indexer._checks import check_threads
+from indexer.checks import check_threads
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._engine import decode_kernel as kernel
 from tfrecord._finishing import finish_column, finish_value

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from indexer._checks import check_threads
+from indexer.checks import check_threads
 from indexer.errors import printable
 from indexer.paths import Paths
 from indexer.shards import expand_shards
