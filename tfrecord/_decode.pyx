@@ -100,6 +100,8 @@ cdef class _Chunk:
     cdef column_fault fault
     cdef int fault_table
     cdef int64_t fault_column, fault_row
+    # Holds the keys of columns that only other chunks met.
+    cdef list keys
 
     def __dealloc__(self):
         table_free(&self.tables[0])
@@ -296,6 +298,7 @@ cdef class Decoder:
         cdef _Chunk chunk
         for i in range(parts):
             chunk = _Chunk.__new__(_Chunk)
+            chunk.keys = []
             chunk.num_tables = self.num_tables
             chunk.level = self.level
             chunk.first = count * i // parts
@@ -351,6 +354,7 @@ cdef class Decoder:
                                           chunk.count, &found):
                             raise MemoryError
                         places[key] = found
+                chunk.keys.append(order)
                 if not order:
                     continue
                 sorted_columns = <scan_column *> malloc(chunk.tables[t].capacity * sizeof(scan_column))
