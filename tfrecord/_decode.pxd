@@ -56,7 +56,7 @@ cdef extern from "schema.h" nogil:
         int32_t *buckets
         uint32_t num_buckets
         uint64_t seed
-        int discover, is_lists, owns_buckets
+        int discover, is_lists, level, owns_buckets
         int64_t rows
         uint64_t most_cells
         uint32_t max_guesses

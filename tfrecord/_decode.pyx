@@ -233,6 +233,7 @@ cdef class Decoder:
         for t in range(self.num_tables):
             tables[t] = self.tables[t]
             tables[t].owns_buckets = 0
+            tables[t].level = self.level
             tables[t].columns = NULL
             tables[t].rows = rows
             tables[t].most_cells = most_cells

@@ -123,7 +123,10 @@ cdef class _Assembly:
         failure = None
         for t in range(self.decoder.num_tables):
             for i in range(len(self.columns[t])):
-                kind = self.columns[t][i][1]
+                chunk = self.chunks[0]
+                if chunk.tables[t].columns[i].kind != KIND_UNKNOWN:
+                    continue
+                kind = KIND_UNKNOWN
                 for chunk in self.chunks:
                     if chunk.outputs[t][i].kind == KIND_UNKNOWN or chunk.outputs[t][i].kind == kind:
                         continue

@@ -49,6 +49,7 @@ static int repeat_read(scan_table *table, const scan_record *record, uint64_t ro
     wire_cursor cursor = {record->data, record->data + record->length};
     const scan_guess *guess = table->guesses, *stop = guess + table->num_repeated;
     wire_slice map, value;
+    int level = table->level;
     if (guess == stop || record->readable - cursor.end < REPEAT_READS || record->length < 2) return 0;
     if (*cursor.at++ != 0x0a || wire_take_slice(&cursor, &map) || cursor.at != cursor.end) return 0;
     for (cursor.at = map.data; guess < stop; guess++) {
@@ -59,7 +60,7 @@ static int repeat_read(scan_table *table, const scan_record *record, uint64_t ro
             cursor.at = at + at[1] + 2;
             if (guess->column < 0) {
                 if (WIRE_LIKELY(entry_skip(guess, at, left))) continue;
-            } else if (WIRE_LIKELY(entry_quick(guess, at, left, &slot))) {
+            } else if (WIRE_LIKELY(entry_quick(guess, at, left, level, &slot))) {
                 if (WIRE_UNLIKELY(!repeat_put(guess, row, &slot))) return 0;
                 continue;
             }

@@ -97,8 +97,15 @@ WIRE_COLD int entry_walk(scan_table *table, wire_slice entry, uint64_t row) {
 #define SKIP_LENGTHS 0x0100000000000000u
 #define QUICK_KEY 64
 
-/* The 7-bit groups of 8 bytes pulled together, without BMI2. */
-WIRE_INLINE uint64_t quick_varint(uint64_t word) {
+/* The 7-bit groups of 8 bytes pulled together. */
+WIRE_INLINE uint64_t quick_varint(uint64_t word, int level) {
+#if VARINTS_X86
+    if (WIRE_LIKELY(level > SIMD_PORTABLE)) { /* as assembler, so that this need not be compiled twice */
+        __asm__("pext %2, %1, %0" : "=r"(word) : "r"(word), "r"((uint64_t)0x7f7f7f7f7f7f7f7fu));
+        return word;
+    }
+#endif
+    (void)level;
     word &= 0x7f7f7f7f7f7f7f7fu;
     word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
     word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
@@ -106,12 +113,12 @@ WIRE_INLINE uint64_t quick_varint(uint64_t word) {
 }
 
 /* A varint of exactly `length` bytes, of which eight can be read. */
-WIRE_INLINE int quick_int(const uint8_t *data, size_t length, uint64_t *value) {
+WIRE_INLINE int quick_int(const uint8_t *data, size_t length, int level, uint64_t *value) {
     const uint64_t more = 0x8080808080808080u;
     uint64_t word = load64(data);
     if (WIRE_LIKELY(length - 1 < 8)) {
         word &= ~(uint64_t)0 >> 8 * (8 - length);
-        *value = quick_varint(word);
+        *value = quick_varint(word, level);
         return (word & more) == (more & (((uint64_t)1 << 8 * (length - 1)) - 1));
     }
     return length - 1 < 10 && plain_varint(data, length, value);
@@ -134,7 +141,8 @@ WIRE_INLINE int entry_fits(
 
 /* Whether this is the expected entry, with one number or a short byte string. The caller has made sure of as many bytes
  * as the guess needs, not all of which belong to the entry; it is at[1] + 2 bytes long. */
-WIRE_INLINE int entry_quick(const scan_guess *guess, const uint8_t *at, size_t left, feature_slot *found) {
+WIRE_INLINE int entry_quick(
+    const scan_guess *guess, const uint8_t *at, size_t left, int level, feature_slot *found) {
     const uint8_t *value = at + guess->size;
     size_t length;
     if (!entry_fits(guess, at, left, QUICK_LENGTHS, &length)) return 0;
@@ -146,7 +154,7 @@ WIRE_INLINE int entry_quick(const scan_guess *guess, const uint8_t *at, size_t l
         return 1;
     }
     found->shape = SLOT_VALUE;
-    if (guess->kind == KIND_INT64) return quick_int(value, length, &found->at);
+    if (guess->kind == KIND_INT64) return quick_int(value, length, level, &found->at);
     found->at = load32(value);
     return length == 4;
 }
@@ -183,7 +191,7 @@ WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64
     } else {
         scan_column *column = &table->columns[guess->column];
         if (column->seen == row + 1) return 0;
-        if (!entry_quick(guess, at, wire_left(cursor), &column->slots[row])) return 0;
+        if (!entry_quick(guess, at, wire_left(cursor), table->level, &column->slots[row])) return 0;
         column->seen = row + 1;
         table->found++;
     }

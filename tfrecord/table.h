@@ -55,7 +55,7 @@ typedef struct {
     int32_t *buckets; /* 1 + column, 0 where empty */
     uint32_t num_buckets; /* a power of two */
     uint64_t seed;
-    int discover, is_lists;
+    int discover, is_lists, level;
     int owns_buckets;
     int64_t rows;
     uint64_t most_cells;
