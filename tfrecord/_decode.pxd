@@ -82,6 +82,7 @@ cdef extern from "schema.h" nogil:
     int table_rehash(scan_table *table, uint32_t num_buckets)
     int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
     void table_free(scan_table *table)
+    void record_ahead(const scan_record *record)
     int repeat_read(scan_table *table, const scan_record *record, uint64_t row)
     void repeat_learn(scan_table *table, uint64_t row)
     int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)

@@ -120,6 +120,8 @@ cdef class _Chunk:
         cdef int seen
         cdef scan_table *lists = &self.tables[1] if self.num_tables == 2 else NULL
         for row in range(self.count):
+            if row + 2 < self.count:
+                record_ahead(&self.records[row + 2])
             if lists == NULL and repeat_read(&self.tables[0], &self.records[row], row):
                 continue
             self.fault.status = record_read(&self.tables[0], lists, &self.records[row], row, &seen)

@@ -10,6 +10,8 @@
 
 /* After so many records in a row that were no repeats, no more are looked for in this batch. */
 #define REPEAT_MISSES 8
+/* So much of a record is asked for before it is read. */
+#define REPEAT_AHEAD 1536
 /* What is read behind the start of an entry before its length is known. */
 #define REPEAT_READS (QUICK_KEY + 18)
 
@@ -33,6 +35,13 @@ static void repeat_learn(scan_table *table, uint64_t row) {
         covered++;
     }
     if (covered == table->num_columns) table->num_repeated = table->place;
+}
+
+/* The record that is read some time from now, all of a short one: payloads at random places are in no cache, or only in
+ * the large one if their checksums were computed before. */
+WIRE_INLINE void record_ahead(const scan_record *record) {
+    int64_t reach = record->length < REPEAT_AHEAD ? record->length : REPEAT_AHEAD;
+    for (int64_t at = 0; at < reach; at += 64) __builtin_prefetch(record->data + at);
 }
 
 /* A value into its row. */

@@ -24,12 +24,12 @@ _mincore = getattr(ctypes.CDLL(None), "mincore", None) if os.name == "posix" els
 
 
 def _resident(buffer: memoryview, offsets: Int64Array) -> bool:
-    """Whether the pages at all these places (a sample of them) are in memory, so that no hint is needed."""
+    """Whether the pages at all these places are in memory."""
     if _mincore is None or not len(buffer):
         return False
     base = np.frombuffer(buffer, np.uint8).ctypes.data
     flag = ctypes.create_string_buffer(1)
-    for offset in offsets[:: max(1, len(offsets) // _SAMPLE)].tolist():
+    for offset in offsets.tolist():
         address = base + offset
         code = _mincore(ctypes.c_void_p(address - address % mmap.PAGESIZE), ctypes.c_size_t(1), flag)
         if code or not flag.raw[0] & 1:
@@ -56,6 +56,8 @@ class Readahead:
         """Tell of a piece from `begin` on; where it ends."""
         store = self._store
         piece = self._positions[begin : begin + _PIECE]
+        if self._in_memory(piece[:: max(1, len(piece) // _SAMPLE)]):
+            return begin + len(piece)
         numbers, places = store.places(piece)
         offsets, lengths = np.empty(len(piece), np.int64), np.empty(len(piece), np.int64)
         files = np.unique(numbers).tolist()
@@ -67,14 +69,26 @@ class Readahead:
         self._bytes = min(2 * self._bytes, _PIECE_BYTES)
         for number in files:
             here = np.flatnonzero(numbers[:count] == number)
-            if len(here) and not store.compression(number):
-                self._advise(number, offsets[here], lengths[here])
+            file = self._open(number) if len(here) else None
+            if file is not None:
+                file.advise(np.stack((offsets[here], lengths[here]), axis=1))
         return begin + count
 
-    def _advise(self, number: int, offsets: Int64Array, lengths: Int64Array) -> None:
+    def _in_memory(self, sample: Int64Array) -> bool:
+        """Whether all these records are in memory, or are of no file that a hint is for."""
+        numbers, records = self._store.places(sample)
+        for number in np.unique(numbers).tolist():
+            file = self._open(number)
+            if file is None:
+                continue
+            offsets = self._store.index(number).offsets[records[numbers == number]]
+            if not file.mapped or not _resident(file.buffer(), offsets):
+                return False
+        return True
+
+    def _open(self, number: int) -> Any:
+        """A file that is not compressed; None where it cannot be opened, of which the reading will tell."""
         try:
-            file = self._store.open(number)
-            if not (file.mapped and _resident(file.buffer(), offsets)):
-                file.advise(np.stack((offsets, lengths), axis=1))
+            return None if self._store.compression(number) else self._store.open(number)
         except (OSError, TFRecordError):
-            return  # the reading will say what is wrong
+            return None
