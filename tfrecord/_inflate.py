@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -28,21 +29,25 @@ class StreamDamage:
 class _Deflate:
     """One raw deflate stream out of a buffer, as far as it goes."""
 
-    def __init__(self, data: memoryview, at: int, check: Any, start: int, out: IO[bytes]) -> None:
+    def __init__(
+        self, data: memoryview, at: int, check: Any, start: int, out: IO[bytes], look: Callable[[], object]
+    ) -> None:
         self.at = at
         self.checksum = start
         self.size = 0
-        self._data, self._check, self._out = data, check, out
+        self._data, self._check, self._out, self._look = data, check, out, look
         self._inflater: Any = zlib.decompressobj(-15)
 
     def _feed(self, piece: Any) -> None:
         while True:
+            self._look()
             made = self._inflater.decompress(piece, _OUTPUT)
             self._out.write(made)
             self.checksum = self._check(made, self.checksum)
             self.size += len(made)
+            # Behind the end zlib keeps showing input that it did not consume.
             piece = self._inflater.unconsumed_tail
-            if not piece and len(made) < _OUTPUT:
+            if self._inflater.eof or (not piece and len(made) < _OUTPUT):
                 return
 
     def run(self) -> str | None:
@@ -108,13 +113,15 @@ def find(data: memoryview, needle: bytes, start: int) -> int:
     return -1
 
 
-def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
+def inflate(
+    data: memoryview, kind: str, out: IO[bytes], look: Callable[[], object] = lambda: None
+) -> list[StreamDamage]:
     """Write to `out` (seekable) what every member of `data` holds, and tell what was damaged.
 
     `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member the search for the next member goes on
     from there, or from a little before: of a member that was cut the decoder may notice only inside the
     next. A wrong trailer costs nothing: what was decompressed is kept, since records have checksums of
-    their own.
+    their own. `look` is called now and then, and may raise to end this.
     """
     body_of = _gzip_body if kind == "gzip" else _zlib_body
     damages: list[StreamDamage] = []
@@ -128,7 +135,8 @@ def inflate(data: memoryview, kind: str, out: IO[bytes]) -> list[StreamDamage]:
             missing = "trailing_garbage" if at else "truncated_stream" if len(data) < 10 else "bad_stream"
             damages.append(StreamDamage(at, missing, "no member starts here"))
         else:
-            stream = _Deflate(data, body, zlib.crc32 if kind == "gzip" else zlib.adler32, kind != "gzip", out)
+            check = zlib.crc32 if kind == "gzip" else zlib.adler32
+            stream = _Deflate(data, body, check, int(kind != "gzip"), out, look)
             reason = stream.run()
             if reason is not None:
                 damages.append(StreamDamage(stream.at, reason))

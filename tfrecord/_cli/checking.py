@@ -201,7 +201,7 @@ class Checker:
     def _rest_of_stream(self, path: str, kind: str, result: FileCheck, error: CorruptRecordError) -> None:
         """After a damaged length in a compressed file: decompress it to look for what follows."""
         with open(path, "rb") as file, tempfile.TemporaryFile() as spool:
-            for damage in inflate(map_file(file), kind, spool):
+            for damage in inflate(map_file(file), kind, spool, self._turns.check):
                 self._damaged(
                     CompressionError(path, None, damage.offset, damage.reason, damage.detail), result
                 )
