@@ -71,6 +71,11 @@ def _remove_if_dead(path: str, flags: int = os.O_RDWR, remove: Callable[[str], o
         os.close(descriptor)
 
 
+def _unwritable(error: OSError, path: str) -> OSError:
+    """The error about what the user named: the name of a sibling would only puzzle."""
+    return type(error)(error.errno, f"{os.strerror(error.errno or 0)}, so it cannot be written", path)
+
+
 class _Sibling:
     """The file that is written beside ``path``: its ``name``, its ``descriptor``, its ``number``."""
 
@@ -131,10 +136,7 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
         try:
             sibling.create()
         except OSError as error:
-            # The name of the sibling would only puzzle.
-            raise type(error)(
-                error.errno, f"{os.strerror(error.errno or 0)}, so it cannot be written", path
-            ) from error
+            raise _unwritable(error, path) from error
         with open(sibling.descriptor, "wb", closefd=False) as file:  # the lock outlasts it
             yield file
             file.flush()
@@ -166,12 +168,15 @@ def folder_beside(place: str) -> Iterator[str]:
     try:
         while True:
             path = os.path.join(place, f".tfrecord-{secrets.token_hex(8)}.tmp")
-            os.mkdir(path)
+            try:
+                os.mkdir(path)
+            except OSError as error:
+                raise _unwritable(error, place) from error
             try:
                 descriptor = os.open(path, _OPEN_FOLDER)
             except FileNotFoundError:
                 continue  # taken for a dead one's and removed, before it could be locked
-            except OSError:
+            except PermissionError:
                 break  # no folder can be opened on this system, so there are no locks either
             if _lock(descriptor) is not False and _is_at(descriptor, path):
                 break

@@ -90,7 +90,7 @@ class Outputs:
         for source in self._inputs:
             if same_file(source, path) or os.path.abspath(source) == os.path.abspath(path):
                 raise FileExistsError(f"{path} is an input too; inputs are never changed, give another name")
-        if any(os.path.abspath(path) == os.path.abspath(final) for _, final in self._moves):
+        if any(os.path.realpath(path) == final for _, final in self._moves):
             raise FileExistsError(f"{path} is written twice")
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise FileNotFoundError(f"the folder of {path} does not exist")

@@ -66,10 +66,11 @@ static int repeat_read(scan_table *table, const scan_record *record, uint64_t ro
         size_t left = wire_left(&cursor);
         feature_slot slot;
         if (WIRE_LIKELY(guess->size)) {
-            cursor.at = at + at[1] + 2;
+            size_t whole = (size_t)at[1] + 2;
+            cursor.at = at + whole;
             if (guess->column < 0) {
-                if (WIRE_LIKELY(entry_skip(guess, at, left))) continue;
-            } else if (WIRE_LIKELY(entry_quick(guess, at, left, level, &slot))) {
+                if (WIRE_LIKELY(entry_fits(guess, at, whole, left))) continue;
+            } else if (WIRE_LIKELY(entry_quick(guess, at, whole, left, level, &slot))) {
                 if (WIRE_UNLIKELY(!repeat_put(guess, row, &slot))) return 0;
                 continue;
             }

@@ -126,26 +126,24 @@ WIRE_INLINE int quick_int(const uint8_t *data, size_t length, int level, uint64_
 
 /* Whether what comes before the value is as expected. The length of the whole, from which that of the value follows, is
  * read first and alone, so that the processor goes on to the next entry before all this is compared. */
-WIRE_INLINE int entry_fits(
-    const scan_guess *guess, const uint8_t *at, size_t left, uint64_t lengths, size_t *length) {
-    size_t size = guess->size;
+WIRE_INLINE int entry_fits(const scan_guess *guess, const uint8_t *at, size_t whole, size_t left) {
+    size_t size = guess->size, length = whole - size;
     uint64_t differs = (load64(at) ^ guess->head) & ~(uint64_t)0xff00;
-    *length = (size_t)at[1] + 2 - size;
-    differs |= load64(at + size - 8) ^ (guess->tail + *length * lengths);
+    differs |= load64(at + size - 8) ^ (guess->tail + length * guess->lengths);
     if (WIRE_UNLIKELY(size > 16)) {
         differs |= load64(at + 8) ^ guess->middle;
         if (size > 24) differs |= (uint64_t)(memcmp(at + 16, guess->key + 12, size - 24) != 0);
     }
-    return !differs && at[1] < 128 && *length < 128 && (size_t)at[1] + 2 <= left;
+    return !differs && whole < 130 && length < 128 && whole <= left;
 }
 
 /* Whether this is the expected entry, with one number or a short byte string. The caller has made sure of as many bytes
- * as the guess needs, not all of which belong to the entry; it is at[1] + 2 bytes long. */
+ * as the guess needs, not all of which belong to the entry; it is `whole` = at[1] + 2 bytes long. */
 WIRE_INLINE int entry_quick(
-    const scan_guess *guess, const uint8_t *at, size_t left, int level, feature_slot *found) {
+    const scan_guess *guess, const uint8_t *at, size_t whole, size_t left, int level, feature_slot *found) {
     const uint8_t *value = at + guess->size;
-    size_t length;
-    if (!entry_fits(guess, at, left, QUICK_LENGTHS, &length)) return 0;
+    size_t length = whole - guess->size;
+    if (!entry_fits(guess, at, whole, left)) return 0;
     found->kind = guess->kind;
     found->length = (uint32_t)length;
     if (guess->kind == KIND_BYTES) {
@@ -157,12 +155,6 @@ WIRE_INLINE int entry_quick(
     if (guess->kind == KIND_INT64) return quick_int(value, length, level, &found->at);
     found->at = load32(value);
     return length == 4;
-}
-
-/* Whether this is the expected entry, which nobody asked for; as entry_quick. */
-WIRE_INLINE int entry_skip(const scan_guess *guess, const uint8_t *at, size_t left) {
-    size_t length;
-    return entry_fits(guess, at, left, SKIP_LENGTHS, &length);
 }
 
 /* An entry of the expected key and of any length: a key and a value and nothing else. */
@@ -185,18 +177,20 @@ static size_t entry_value(const scan_guess *guess, const uint8_t *at, size_t lef
 WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64_t row) {
     const scan_guess *guess = &table->guesses[table->place];
     const uint8_t *at = cursor->at;
+    size_t whole;
     if (!guess->size || table->readable - at < guess->need) return 0;
-    if (guess->column < 0) {
-        if (!entry_skip(guess, at, wire_left(cursor))) return 0;
+    whole = (size_t)at[1] + 2;
+    if (guess->column < 0) { /* nobody asked for it */
+        if (!entry_fits(guess, at, whole, wire_left(cursor))) return 0;
     } else {
         scan_column *column = &table->columns[guess->column];
         if (column->seen == row + 1) return 0;
-        if (!entry_quick(guess, at, wire_left(cursor), table->level, &column->slots[row])) return 0;
+        if (!entry_quick(guess, at, whole, wire_left(cursor), table->level, &column->slots[row])) return 0;
         column->seen = row + 1;
         table->found++;
     }
     table->place++;
-    return (size_t)at[1] + 2;
+    return whole;
 }
 
 /* Let the next record's entry at this place be tried the quick way, where it may be of that shape. */
@@ -213,6 +207,7 @@ WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) 
     memcpy(bytes + 4, guess->key, length);
     bytes[4 + length] = 0x12;
     guess->size = (uint32_t)length + 6;
+    guess->lengths = SKIP_LENGTHS;
     if (index >= 0) {
         uint8_t tag = value.length ? value.data[0] : 0;
         if (table->is_lists || (tag != 0x0a && tag != 0x12 && tag != 0x1a)) {
@@ -225,11 +220,14 @@ WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) 
         bytes[8 + length] = 0x0a;
         guess->size += 4;
         guess->kind = tag >> 3;
+        guess->lengths = QUICK_LENGTHS;
     }
     if (guess->size < 8) { /* too short for the comparison */
         guess->size = 0;
         return;
     }
+    bytes[1] = (uint8_t)(guess->size - 2);
+    if (guess->size < 10) guess->lengths |= (uint64_t)1 << 8 * (9 - guess->size); /* F is in the last 8 bytes, too */
     guess->head = load64(bytes);
     guess->middle = load64(bytes + 8);
     guess->tail = load64(bytes + guess->size - 8);

@@ -52,7 +52,8 @@ static int schema_column(const scan_table *table, const scan_column *column, int
         }
         counted.level = level;
         if (slot->shape == SLOT_VALUE || slot->shape == SLOT_ONE) counted.count = 1;
-        else if ((status = slot_values(slot, &table->parts, table->is_lists ? 4 : 3, &counted))) return status;
+        else if ((status = slot_check(slot)) || (status = slot_values(slot, &table->parts, table->is_lists ? 4 : 3, &counted)))
+            return status;
         entry->kinds |= 1u << slot->kind;
         if (table->is_lists) {
             schema_range(counted.count, &entry->least_values, &entry->most_values);

@@ -33,8 +33,8 @@ typedef struct {
     uint64_t repeats;    /* 1 + the last record that others were compared with */
 } scan_column;
 
-/* The entry expected at a place. Where `size` is set, it may be a quick one, see entry_quick, or where nobody asked for
- * it, one to skip, see entry_skip. */
+/* The entry expected at a place. Where `size` is set, it may be a quick one, or where nobody asked for it, one to skip:
+ * see entry_fits. */
 typedef struct {
     const uint8_t *key;
     uint32_t key_length;
@@ -46,6 +46,7 @@ typedef struct {
     void *direct;
     int64_t need;                /* bytes to read at */
     uint64_t head, middle, tail; /* words of these bytes: the first, the second of more than 16, the last 8 */
+    uint64_t lengths;            /* 1 in the bytes of the tail that grow with the value */
 } scan_guess;
 
 /* The columns of one map: features, or feature lists. */
@@ -204,7 +205,7 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
     }
     if (*found < 0 && table->discover) status = table_discover(table, key, length, row, found);
     if (place < table->max_guesses && !status) {
-        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, NULL, NULL, 0, 0, 0, 0};
+        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0};
         table->guesses[place] = guess;
         if (place == table->num_guesses) table->num_guesses++;
     }

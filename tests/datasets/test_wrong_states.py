@@ -16,7 +16,17 @@ def test_a_state_beyond_the_epoch(batch_size: int | None, make: Any) -> None:
     paths = make([10])
     dataset = TFRecordDataset(paths, batch_size=batch_size)
     state = dataset.state_dict()
-    for change in ({"position": 12}, {"position": 10**9}, {"world_size": "2"}, {"position": -1}):
+    worker = {"worker": 0, "num_workers": 1, "taken": 0, "shift": 0}
+    changes: list[dict[str, Any]] = [
+        {"position": 12},
+        {"position": 10**9},
+        {"world_size": "2"},
+        {"position": -1},
+    ]
+    changes += [{"layout": wrong} for wrong in (None, [1], 2**70)]
+    changes += [worker | {name: wrong} for name in worker for wrong in ([1], {}, -1)]
+    changes += [{"num_workers": 1}]
+    for change in changes:
         with pytest.raises(ValueError, match="state"):
             dataset.load_state_dict(state | change)
     assert len(ids(dataset)) == 10

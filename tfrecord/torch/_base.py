@@ -214,7 +214,7 @@ class EpochDataset(IterableDataset[Any]):
                     "dataset.state_at(epoch, position)"
                 )
             start = Start(int(state["epoch"]), int(state["position"]), int(state.get("layout", 0)))
-            done = bool(state["done"])
+            done = bool(state.get("done"))
             self._restored = Restored(start, int(state["taken"]), done, int(state["shift"]))
             self._counter.restore(PassKey.of_worker(info, self._passes), start, done=done)
             return

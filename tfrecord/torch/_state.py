@@ -55,10 +55,16 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
     if state["version"] != VERSION:
         raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
     epoch, position = state["epoch"], state["position"]
-    if not all(isinstance(value, int) and 0 <= value < MOST for value in (epoch, position)):
+    if not (_is_count(epoch) and _is_count(position)):
         raise ValueError(
             f"the state's epoch and position must be integers >= 0, got {epoch!r} and {position!r}"
         )
+    places = ("worker", "num_workers", "taken", "shift") if state.get("num_workers") is not None else ()
+    for name in places:
+        if not _is_count(state.get(name)):
+            raise ValueError(f"the state's {name} must be an integer >= 0, got {state.get(name)!r}")
+    if not _is_count(state.get("layout", 0)):
+        raise ValueError(f"the state's layout must be an integer >= 0, got {state['layout']!r}")
     theirs = state["options"]
     if not isinstance(theirs, Mapping):
         raise ValueError("this is no state of a tfrecord dataset (see state_dict): its options are no dict")
@@ -69,6 +75,10 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
     ]
     if differing:
         raise ValueError(f"the state is of another dataset; it differs in {', '.join(differing)}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < MOST
 
 
 def _plain(value: Any) -> Any:
