@@ -30,7 +30,7 @@
 #define CRC_AVX_LEAST 320
 #endif
 #define CRC_POLYNOMIAL 0x82f63b78u
-#define CRC_LANE_WORDS 128 /* most 8-byte words a lane takes before the three lanes are merged */
+#define CRC_LANE_WORDS 1024 /* most 8-byte words a lane takes before the three lanes are merged */
 
 static uint32_t crc_tables[8][256];
 static uint64_t crc_lane_shift[2 * CRC_LANE_WORDS + 1]; /* [w] moves a CRC over w words */
