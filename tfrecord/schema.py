@@ -126,6 +126,10 @@ class SchemaCollector:
                 self._survey(buffer, offsets[part], sizes[part])
             self._count += len(offsets[part])
 
+    def satisfied_by(self, index: Any) -> bool:
+        """Whether an index that fits its data has what this build would put into it."""
+        return "record_type" in index.metadata and all(name in index.columns for name in self._columns)
+
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Metadata for the index's header (record type and, of messages, the schema), and the columns
         kept."""

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from indexer.paths import expand_paths
+from indexer.paths import expand_paths, is_index_name
 from indexer.streams import normalize_compression
 from tfrecord._atomic import STREAM
 
@@ -82,7 +82,8 @@ def expand(paths: Iterable[str]) -> list[str]:
             raise click.UsageError(str(error)) from None
     if found.count(STREAM) > 1:
         raise click.UsageError("standard input can be read once only")
-    return found
+    # A glob of the shell takes the indexes beside the data too; one of this library would not.
+    return [path for path in found if not is_index_name(path)] or found
 
 
 def default_threads(threads: int | None) -> int:

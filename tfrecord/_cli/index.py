@@ -9,7 +9,7 @@ import click
 
 from indexer.build import BuildResult, build_indexes, check_index, find_index
 from indexer.errors import TFRecordError
-from indexer.index import RecordIndex
+from indexer.paths import is_index_name
 from tfrecord._atomic import STREAM
 from tfrecord._cli.common import (
     columns_option,
@@ -22,17 +22,6 @@ from tfrecord._cli.common import (
     safe,
 )
 from tfrecord.schema import SchemaCollector
-
-
-class _Collector(SchemaCollector):
-    """Tells also whether an index that fits its data has what this build would put into it."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(names)
-        self._names = names
-
-    def satisfied_by(self, index: RecordIndex) -> bool:
-        return "record_type" in index.metadata and all(name in index.columns for name in self._names)
 
 
 @click.command()
@@ -80,11 +69,11 @@ def index(
     names = columns or []
     with progress("index", None) as advance:
         results = build_indexes(
-            list(paths),
+            [path for path in paths if not is_index_name(path)] or list(paths),
             jobs=jobs,
             format=form,
             force=force,
-            collector_factory=(lambda: _Collector(names)) if form == "extended" else None,
+            collector_factory=(lambda: SchemaCollector(names)) if form == "extended" else None,
             progress=lambda result: advance(1),
         )
     if as_json:

@@ -215,7 +215,7 @@ def select(rewrite: Rewrite, conditions: tuple[str, ...], positions: str | None,
       tfrecord select data.tfrecord first.tfrecord --positions :100
     """
     if bool(conditions) == (positions is not None):
-        raise click.UsageError("give --where or --positions")
+        raise click.UsageError("give either --where or --positions" + (", not both" if conditions else ""))
     wanted = [parse_condition(text) for text in conditions]
     listed = parse_positions(positions) if positions is not None else []
     files = _positioned(rewrite.inputs)

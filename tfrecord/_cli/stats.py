@@ -6,6 +6,8 @@ import os
 from typing import Any
 
 import click
+import numpy as np
+from rich.padding import Padding
 
 from tfrecord._cli.columnstats import BatchStats, ColumnStats, stats_of
 from tfrecord._cli.common import (
@@ -21,6 +23,7 @@ from tfrecord._cli.common import (
     json_option,
     more_text,
     paths_argument,
+    plain,
     progress,
     safe,
     size_text,
@@ -149,6 +152,14 @@ def _print(result: BatchStats, top: int) -> None:
         same = per["min"] == per["max"]
         each = "0" if not item["present"] else str(per["max"]) if same else f"{per['min']}..{per['max']}"
         where = " (steps)" if "where" in item else ""
+        if not wide:  # a table would cut names and numbers to pieces
+            words = f"{item['name']}{where}  {item['kind']}, {item['missing']:,} missing, {each} values"
+            if item["min"] is not None:
+                words += f", {_number(item['min'])} to {_number(item['max'])}, mean {_number(item['mean'])}"
+            out.print(plain(words))
+            if frequent := _frequent(item, top):
+                out.print(Padding(plain(frequent), (0, 0, 0, 4)))
+            continue
         add_row(
             rows,
             item["name"] + where,
@@ -158,9 +169,10 @@ def _print(result: BatchStats, top: int) -> None:
             _number(item["min"]),
             _number(item["max"]),
             _number(item["mean"]),
-            _frequent(item, top if wide else min(top, 2)),
+            _frequent(item, top),
         )
-    out.print(rows)
+    if wide:
+        out.print(rows)
     if len(items) > MOST_ROWS:
         out.print(more_text(len(items)))
     if any(item["of"] == "bytes" for item in items):
@@ -189,7 +201,7 @@ def _frequent(item: dict[str, Any], top: int) -> str:
         text = (
             bytes_text(value, 24)
             if isinstance(value, bytes)
-            else f"{value:.6g}"
+            else str(np.float32(value)).removesuffix(".0")
             if item["kind"] == "float"
             else value
         )

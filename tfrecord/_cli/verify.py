@@ -105,6 +105,7 @@ def _summary(results: list[FileCheck], damaged: list[FileCheck], checksums_only:
         count = sum(result.num_damages for result in damaged)
         words = f"{count_text(count, 'damage')} in {len(damaged)} of {count_text(len(results), 'file')}"
         words += f"; {count_text(records, 'good record')}"
+        words += " (tfrecord salvage writes what is good to a new file)"
     else:
         counted = f"{count_text(len(results), 'file')}, {count_text(records, 'record')}"
         words = f"{counted}, {size_text(size)}: all good"
