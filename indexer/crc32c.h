@@ -29,6 +29,7 @@
 #ifndef CRC_AVX_LEAST
 #define CRC_AVX_LEAST 320
 #endif
+#define CRC_FOLD_LEAST 1024 /* by 256-bit products; at least 512 */
 #define CRC_POLYNOMIAL 0x82f63b78u
 #define CRC_LANE_WORDS 1024 /* most 8-byte words a lane takes before the three lanes are merged */
 
@@ -76,7 +77,7 @@ static uint32_t crc_extend_table(uint32_t crc, const uint8_t *p, size_t n) {
     return ~crc;
 }
 
-/* ---- x86: crc32q in three lanes; long runs by 512-bit carry-less products ------------------------------- */
+/* ---- x86: crc32q in three lanes; long runs by wide carry-less products ----------------------------------- */
 
 #if defined(CRC_X86)
 #define CRC_SSE __attribute__((target("sse4.2,pclmul")))
@@ -151,6 +152,37 @@ static inline CRC_AVX __m512i crc_fold_avx(__m512i a, __m512i k, __m512i b) {
 
 static inline CRC_AVX __m512i crc_constant_avx(const uint64_t *pair) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)pair));
+}
+
+#define CRC_FOLD __attribute__((target("sse4.2,pclmul,avx2,vpclmulqdq")))
+
+static inline CRC_FOLD __m256i crc_fold_256(__m256i a, const uint64_t *pair, __m256i b) {
+    __m256i k = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)pair));
+    a = _mm256_xor_si256(_mm256_clmulepi64_epi128(a, k, 0x00), _mm256_clmulepi64_epi128(a, k, 0x11));
+    return _mm256_xor_si256(a, b);
+}
+
+/* At least CRC_FOLD_LEAST bytes, in blocks of eight registers; for processors without 512-bit ones. */
+static __attribute__((noinline)) CRC_FOLD uint64_t crc_run_fold(uint64_t crc, const uint8_t *p, size_t n) {
+    __m256i r[8];
+    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_si256((const __m256i *)(p + 32 * i));
+    r[0] = _mm256_xor_si256(r[0], _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)(uint32_t)crc)));
+    for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
+        for (int line = 0; line < 256; line += 64) __builtin_prefetch((const void *)((uintptr_t)p + CRC_AHEAD + line));
+        for (int i = 0; i < 8; i++)
+            r[i] = crc_fold_256(r[i], crc_fold[0], _mm256_loadu_si256((const __m256i *)(p + 32 * i)));
+    }
+    for (int i = 0; i < 4; i++) r[i + 4] = crc_fold_256(r[i], crc_fold[2], r[i + 4]);
+    for (int i = 4; i < 6; i++) r[i + 2] = crc_fold_256(r[i], crc_fold[3], r[i + 2]);
+    r[7] = crc_fold_256(r[6], crc_fold_lanes + 2, r[7]);
+    r[6] = crc_fold_256(r[7], crc_fold_lanes + 4, _mm256_permute2x128_si256(r[7], r[7], 1)); /* the low half only */
+    crc = _mm_crc32_u64(0, (uint64_t)_mm256_extract_epi64(r[6], 0));
+    return crc_run_sse(_mm_crc32_u64(crc, (uint64_t)_mm256_extract_epi64(r[6], 1)), p, n);
+}
+
+CRC_INLINE CRC_FOLD uint32_t crc_extend_fold(uint32_t crc, const uint8_t *p, size_t n) {
+    crc = ~crc;
+    return ~(uint32_t)(n >= CRC_FOLD_LEAST ? crc_run_fold(crc, p, n) : crc_run_sse(crc, p, n));
 }
 
 /* Picks the bytes of a 32-bit number to any four places in a row, of one register or of two. */
@@ -243,7 +275,7 @@ static inline CRC_ARMV8 uint32_t crc_extend_arm(uint32_t crc, const uint8_t *p, 
 
 /* ---- choice ---------------------------------------------------------------------------------------------- */
 
-enum { CRC_TABLE = 0, CRC_HARDWARE = 1, CRC_WIDE = 2 };
+enum { CRC_TABLE = 0, CRC_HARDWARE = 1, CRC_FOLDED = 2, CRC_WIDE = 3 };
 
 static void crc_prepare(void) {
     for (unsigned i = 0; i < 256; i++) {
@@ -283,10 +315,10 @@ static int crc_best(void) {
 #if defined(CRC_X86)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return CRC_TABLE;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq")
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("vpclmulqdq")) return CRC_HARDWARE;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
                ? CRC_WIDE
-               : CRC_HARDWARE;
+               : CRC_FOLDED;
 #elif defined(CRC_ARM) && defined(__linux__)
     return getauxval(AT_HWCAP) & (1 << 7) ? CRC_HARDWARE : CRC_TABLE; /* HWCAP_CRC32 */
 #elif defined(CRC_ARM)

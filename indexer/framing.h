@@ -28,6 +28,12 @@ enum {
 #define FRAMES_CRC_WORD(p) crc_word_sse(p)
 #include "frames.h"
 
+#define FRAMES(name) frames_##name##_folded
+#define FRAMES_TARGET CRC_FOLD
+#define FRAMES_CRC(crc, p, n) crc_extend_fold(crc, p, n)
+#define FRAMES_CRC_WORD(p) crc_word_sse(p)
+#include "frames.h"
+
 #define FRAMES(name) frames_##name##_wide
 #define FRAMES_TARGET CRC_AVX
 #define FRAMES_CRC(crc, p, n) crc_extend_avx(crc, p, n)
@@ -65,6 +71,7 @@ static const frames_path frames_paths[] = {
     FRAMES_PATH(hardware),
 #endif
 #if defined(CRC_X86)
+    FRAMES_PATH(folded),
     FRAMES_PATH(wide),
 #endif
 };

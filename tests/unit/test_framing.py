@@ -53,7 +53,7 @@ def test_every_crc_path_agrees_with_the_package() -> None:
     assert kernel is not None
     assert kernel.PATHS[0] == "table"
     source = random.Random(5)
-    sizes = [*range(0, 700), 1023, 1024, 1025, 3071, 3072, 3073, 9000, 70_001]
+    sizes = [*range(0, 700), *range(1020, 1800, 3), 3071, 3072, 3073, 9000, 24_575, 24_576, 24_577, 70_001]
     for size in sizes:
         data = source.randbytes(size)
         value = source.getrandbits(32)
