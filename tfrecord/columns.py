@@ -83,9 +83,10 @@ class ColumnBatch(Mapping[str, Any]):
     @property
     def _present(self) -> dict[str, BoolArray]:
         # Few batches are asked for it, so an array a column is made only then.
-        if not isinstance(self._flags, dict):
-            self._flags = dict(zip(self._columns, self._flags, strict=True))
-        return self._flags
+        flags = self._flags  # read once: another thread may replace it
+        if not isinstance(flags, dict):
+            self._flags = flags = dict(zip(self._columns, flags, strict=True))
+        return flags
 
     @property
     def present(self) -> Mapping[str, BoolArray]:

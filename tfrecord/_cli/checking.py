@@ -214,9 +214,9 @@ class Checker:
         if path == STREAM:
             return
         try:
-            stream = open_stream(path, kind)
-            while stream.read_some(1 << 20):
-                self._advance(0, result)
+            with open_stream(path, kind) as stream:
+                while stream.read_some(1 << 20):
+                    self._advance(0, result)
         except CompressionError as error:
             self._damaged(error, result)
 
