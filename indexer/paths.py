@@ -20,6 +20,7 @@ __all__ = [
     "is_index_name",
     "natural_key",
     "sidecar_path",
+    "split_compression",
     "walk_folder",
 ]
 
@@ -28,6 +29,7 @@ Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 _DATA_NAME = re.compile(
     r"[.\-_](tfrecords?|tfrecs?)(-[0-9]+-of-[0-9]+)?(\.(gz|gzip|zz|zlib))?$", re.IGNORECASE
 )
+_COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zz": "zlib", ".zlib": "zlib"}
 _INDEX_NAME = re.compile(r"\.(tfindex|index|idx)$", re.IGNORECASE)
 _TEMPORARY_NAME = re.compile(r"(\.(tmp|temp|partial|part|crdownload|crc|lock|swp)|~)$", re.IGNORECASE)
 _INDEX_SUFFIX = ".tfindex"
@@ -41,6 +43,13 @@ def is_data_name(name: str) -> bool:
     ``.gz``.
     """
     return _DATA_NAME.search(os.path.basename(name)) is not None
+
+
+def split_compression(path: str) -> tuple[str, str]:
+    """The name without a suffix of compression, and which one it says: ``"gzip"``, ``"zlib"`` or ``""``."""
+    stem, suffix = os.path.splitext(path)
+    kind = _COMPRESSION.get(suffix.lower(), "")
+    return (stem, kind) if kind else (path, "")
 
 
 def is_index_name(name: str) -> bool:

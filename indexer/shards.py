@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from .checks import warn_caller
 from .errors import printable
 from .files import is_url, path_name
 from .paths import expand_paths
@@ -83,7 +83,7 @@ def expand_shards(paths: Any) -> list[str]:
     given = {path_name(item) for item in items}
     for group in shard_sets(path for path in found if path not in given and not is_url(path)):
         if group.num_missing:
-            warnings.warn(printable(str(group)), UserWarning, stacklevel=3)
+            warn_caller(printable(str(group)))
     return found
 
 

@@ -3,13 +3,13 @@ record."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
+from indexer.checks import warn_caller
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._damage import DamagePolicy
 from tfrecord._located import Rows
@@ -62,12 +62,10 @@ def is_damage(payload: Any, error: TFRecordError) -> bool:
 def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
     """Say so where plain Examples are asked of records with feature lists, which would be dropped."""
     if any(record_kind(payload) == "sequence_example" for payload in payloads):
-        warnings.warn(
+        warn_caller(
             f"{path}: the records are SequenceExamples and are read as plain Examples: their feature "
             "lists are left out. Read them with sequence_features (sequence_description, "
-            "record_type='sequence_example')",
-            UserWarning,
-            stacklevel=3,
+            "record_type='sequence_example')"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 import indexer.build
 from indexer.build import find_index, sidecar_path
+from indexer.checks import warn_caller
 from indexer.errors import (
     CompressionError,
     CorruptRecordError,
@@ -126,7 +126,7 @@ def _beside(path: str, options: ReadOptions) -> RecordIndex | None:
 def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex | None:
     target = sidecar_path(path)
     if is_url(path):
-        warnings.warn(f"no index is built at a URL: {target}", UserWarning, stacklevel=4)
+        warn_caller(f"no index is built at a URL: {target}")
         return _beside(path, options)
     try:
         if os.path.exists(target):
@@ -134,13 +134,11 @@ def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex
     except StaleIndexError:
         pass  # this is what "build" is asked to replace
     except IndexFileError as error:
-        warnings.warn(f"{error}; it is being rebuilt", UserWarning, stacklevel=4)
+        warn_caller(f"{error}; it is being rebuilt")
     try:
         return build_index(path, compression_type=options.compression_type)
     except OSError as error:
-        warnings.warn(
-            f"the index {target} cannot be written ({error}); it is kept in memory", UserWarning, stacklevel=4
-        )
+        warn_caller(f"the index {target} cannot be written ({error}); it is kept in memory")
     except (CorruptRecordError, CompressionError):
         if not policy.skips:
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from indexer.checks import warn_caller
 from indexer.errors import FeatureKindError
 from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
@@ -115,11 +115,9 @@ def find_type(store: RecordStore, *, wants_features: bool) -> str:
         return found
     if wants_features:
         return "example"
-    warnings.warn(
+    warn_caller(
         f"{store.paths[0]}: the records are no tf.train.Example; they are given as bytes "
-        "(record_type='bytes' says so and silences this)",
-        UserWarning,
-        stacklevel=5,
+        "(record_type='bytes' says so and silences this)"
     )
     return "bytes"
 

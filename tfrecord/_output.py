@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import warnings
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from indexer import files, framing, streams
+from indexer.checks import warn_caller
 from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
 from indexer.files import remote_filesystem
@@ -134,11 +134,10 @@ class Output:
             raise framing.corrupt_error(
                 scan.reason, path=path, record=count, offset=scan.end, buffer_head=head
             )
-        warnings.warn(
+        warn_caller(
             f"{path}: record {count} at offset {scan.end} is incomplete; "
             f"its {len(view) - scan.end} bytes are cut off before appending",
             RuntimeWarning,
-            stacklevel=6,
         )
         return scan.end
 

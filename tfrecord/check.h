@@ -143,19 +143,11 @@ WIRE_COLD int entry_check_all(wire_slice entry, int is_list) {
     return WIRE_OK;
 }
 
-/* An entry as writers make it, a key and a value and nothing else; others are walked. */
+/* An entry as writers make it; others are walked. */
 static int entry_check(wire_slice entry, int is_list) {
-    const uint8_t *data = entry.data;
-    if (WIRE_LIKELY(entry.length >= 4 && data[0] == 0x0a && data[1] < 128)) {
-        size_t key_length = data[1];
-        if (WIRE_LIKELY(key_length + 4 <= entry.length && data[2 + key_length] == 0x12)) {
-            wire_cursor cursor = {data + 3 + key_length, data + entry.length};
-            wire_slice value;
-            if (WIRE_LIKELY(!wire_take_slice(&cursor, &value) && cursor.at == cursor.end))
-                return wire_valid_utf8(data + 2, key_length) ? value_check(value, is_list) : WIRE_BAD_UTF8;
-        }
-    }
-    return entry_check_all(entry, is_list);
+    wire_slice key, value;
+    if (WIRE_UNLIKELY(!entry_plain(entry, &key, &value))) return entry_check_all(entry, is_list);
+    return wire_valid_utf8(key.data, key.length) ? value_check(value, is_list) : WIRE_BAD_UTF8;
 }
 
 static int map_check(check_state *state, wire_slice map, int is_list) {

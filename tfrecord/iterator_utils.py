@@ -9,11 +9,12 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import operator
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
+
+from indexer.checks import check_count
 
 __all__ = ["check_queue_size", "check_weights", "cycle", "sample_iterators", "shuffle_iterator"]
 
@@ -143,13 +144,7 @@ def shuffle_iterator(iterator: Iterable[T], queue_size: int, *, seed: int | None
 
 def check_queue_size(queue_size: int) -> int:
     """``queue_size`` as an int of at least 1, or a ValueError."""
-    try:
-        size = operator.index(queue_size)
-    except TypeError:
-        size = 0
-    if size < 1 or isinstance(queue_size, bool):
-        raise ValueError(f"the queue size is {queue_size!r}; it is an integer of at least 1")
-    return min(size, sys.maxsize)
+    return min(check_count(queue_size, "the queue size"), sys.maxsize)
 
 
 def _shuffle(iterator: Iterator[T], size: int, rng: random.Random) -> Iterator[T]:

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from indexer.checks import check_threads
+from indexer.checks import check_count, check_threads
 from indexer.errors import printable
 from indexer.paths import Paths
 from indexer.shards import expand_shards
@@ -297,9 +297,7 @@ class TFRecordReader:
         batches are filled up with the records behind it; only records that are intact but no message leave
         theirs shorter.
         """
-        size = 0 if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") else int(batch_size)
-        if size < 1:
-            raise ValueError(f"batch_size is {batch_size!r}; it is an integer of at least 1")
+        size = check_count(batch_size, "batch_size")
         names, num_threads = self._decoder.check_columns(columns), check_threads(num_threads)
         if not shuffle:
             return self._stored_batches(size, names, drop_last, num_threads)

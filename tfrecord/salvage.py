@@ -23,6 +23,7 @@ from typing import IO, Any, BinaryIO
 from indexer.compression import HEAD_SIZE, detect, is_frame
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
+from indexer.paths import split_compression
 from indexer.streams import normalize_compression, open_stream
 
 from ._atomic import STREAM, Outputs
@@ -240,7 +241,7 @@ def _packed(raw: BinaryIO, destination: str, compression: str | None) -> Iterato
     """The output, compressed where it is to be."""
     kind = normalize_compression(compression)
     if kind == "auto":
-        kind = "gzip" if destination.endswith(".gz") else ""
+        kind = split_compression(destination)[1]
     if kind == "gzip":
         with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
             yield file

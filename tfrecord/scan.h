@@ -157,20 +157,14 @@ WIRE_INLINE int entry_quick(
     return length == 4;
 }
 
-/* An entry of the expected key and of any length: a key and a value and nothing else. */
+/* An entry of the expected key and of any length, as writers make it. */
 static size_t entry_value(const scan_guess *guess, const uint8_t *at, size_t left, wire_slice *value) {
     wire_cursor cursor = {at, at + left};
-    wire_slice entry;
-    size_t key_length = guess->key_length;
-    const uint8_t *data;
+    wire_slice entry, key;
     if (!left || *cursor.at++ != 0x0a || wire_take_slice(&cursor, &entry)) return 0;
-    data = entry.data;
-    if (key_length > 127 || entry.length < key_length + 4 || data[0] != 0x0a || data[1] != key_length) return 0;
-    if (memcmp(data + 2, guess->key, key_length) || data[2 + key_length] != 0x12) return 0;
-    cursor.at = data + 3 + key_length;
-    cursor.end = data + entry.length;
-    if (wire_take_slice(&cursor, value) || cursor.at != cursor.end) return 0;
-    return (size_t)(cursor.end - at);
+    if (!entry_plain(entry, &key, value)) return 0;
+    if (key.length != guess->key_length || memcmp(key.data, guess->key, key.length)) return 0;
+    return (size_t)(cursor.at - at);
 }
 
 /* The entry at the cursor, if it is as expected and its key was not met in this record. */
@@ -234,34 +228,26 @@ WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) 
     guess->need = guess->size + 8;
 }
 
-/* An entry as writers make it, a key and a value and nothing else; others are walked. */
+/* An entry as writers make it; others are walked. */
 WIRE_INLINE int entry_read(scan_table *table, wire_slice entry, uint64_t row) {
-    const uint8_t *data = entry.data;
-    if (WIRE_LIKELY(entry.length >= 4 && data[0] == 0x0a && data[1] < 128)) {
-        size_t key_length = data[1];
-        if (WIRE_LIKELY(key_length + 4 <= entry.length && data[2 + key_length] == 0x12)) {
-            wire_cursor cursor = {data + 3 + key_length, data + entry.length};
-            wire_slice value;
-            if (WIRE_LIKELY(!wire_take_slice(&cursor, &value) && cursor.at == cursor.end)) {
-                scan_column *column;
-                int32_t index;
-                int status = table_find(table, data + 2, key_length, row, &index);
-                entry_hint(table, index, value);
-                if (status || index < 0) return status;
-                column = &table->columns[index];
-                if (WIRE_LIKELY(!table->is_lists && column->seen != row + 1)) {
-                    column->seen = row + 1;
-                    table->found++;
-                    if (WIRE_LIKELY(feature_plain(value, &column->slots[row]))) return WIRE_OK;
-                    status = parts_add(&table->parts, value);
-                    return status ? status : feature_read(&table->parts, 1, 3, &column->slots[row]);
-                }
-                status = parts_add(&table->parts, value);
-                return status ? status : entry_put(table, index, row, 1);
-            }
-        }
+    wire_slice key, value;
+    scan_column *column;
+    int32_t index;
+    int status;
+    if (WIRE_UNLIKELY(!entry_plain(entry, &key, &value))) return entry_walk(table, entry, row);
+    status = table_find(table, key.data, key.length, row, &index);
+    entry_hint(table, index, value);
+    if (status || index < 0) return status;
+    column = &table->columns[index];
+    if (WIRE_LIKELY(!table->is_lists && column->seen != row + 1)) {
+        column->seen = row + 1;
+        table->found++;
+        if (WIRE_LIKELY(feature_plain(value, &column->slots[row]))) return WIRE_OK;
+        status = parts_add(&table->parts, value);
+        return status ? status : feature_read(&table->parts, 1, 3, &column->slots[row]);
     }
-    return entry_walk(table, entry, row);
+    status = parts_add(&table->parts, value);
+    return status ? status : entry_put(table, index, row, 1);
 }
 
 static int map_read(scan_table *table, wire_slice map, uint64_t row) {

@@ -212,6 +212,19 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
     return status;
 }
 
+/* Whether an entry is as writers make it: a key of a short length, a value, and nothing else. */
+WIRE_INLINE int entry_plain(wire_slice entry, wire_slice *key, wire_slice *value) {
+    const uint8_t *data = entry.data;
+    wire_cursor cursor;
+    if (WIRE_UNLIKELY(entry.length < 4 || data[0] != 0x0a || data[1] >= 128)) return 0;
+    key->data = data + 2;
+    key->length = data[1];
+    if (WIRE_UNLIKELY(key->length + 4 > entry.length || data[2 + key->length] != 0x12)) return 0;
+    cursor.at = data + 3 + key->length;
+    cursor.end = data + entry.length;
+    return WIRE_LIKELY(!wire_take_slice(&cursor, value) && cursor.at == cursor.end);
+}
+
 /* Room for the slots of the columns that were asked for. */
 static int table_prepare(scan_table *table) {
     size_t rows = (size_t)table->rows, count = table->num_columns;

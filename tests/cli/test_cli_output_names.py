@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from samples import MakeFile, Run, examples
 
+from tfrecord._cli import app
 from tfrecord._cli.formats import output_format
 
 TFRECORD = [
@@ -63,3 +66,33 @@ def test_output_whose_name_is_no_text(make_file, tmp_path: Path) -> None:  # typ
     assert done.returncode == 0 and not done.stderr
     assert b"n\\udcff.tfrecord" in done.stdout
     assert os.path.getsize(output) == 17
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("o.tfrecord.gz", b"\x1f\x8b"),
+        ("O.TFRECORD.GZ", b"\x1f\x8b"),
+        ("o.tfrecord.gzip", b"\x1f\x8b"),
+        ("o.jsonl.GZ", b"\x1f\x8b"),
+        ("o.tfrecord.zz", b"\x78\x9c"),
+        ("o.tfrecord.zlib", b"\x78\x9c"),
+    ],
+)
+def test_a_name_of_a_compressed_file_is_kept(
+    name: str, head: bytes, run: Run, make_file: MakeFile, tmp_path: Path
+) -> None:
+    source = make_file(examples(20))
+    assert run("convert", source, tmp_path / name).code == 0
+    assert (tmp_path / name).read_bytes()[:2] == head
+    assert run("convert", tmp_path / name, tmp_path / "back.tfrecord").code == 0
+    assert (tmp_path / "back.tfrecord").read_bytes() == source.read_bytes()
+
+
+def test_the_command_gives_the_streams_back(
+    run: Run, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert app.run(["verify", str(make_file(examples(3)))]) == 0
+    assert stream.errors == "strict"

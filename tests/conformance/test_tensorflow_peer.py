@@ -52,6 +52,34 @@ SCRIPT = textwrap.dedent(
 )
 
 
+def write_records(
+    path: str, compression: str, columns: dict[str, Any], present: dict[str, Any]
+) -> list[bytes]:
+    """Records of every way to write them; their bytes."""
+    rows: list[bytes] = []
+    with TFRecordWriter(path, compression_type=compression) as writer:
+        datum = {
+            "i": ([1, -1], "int"),
+            "f": (0.5, "float"),
+            "b": (["a\0", b"\xff\0"], "byte"),
+            "e": ([], "int"),
+        }
+        writer.write(datum)
+        rows.append(encode_example(datum))
+        writer.write({})
+        rows.append(encode_example({}))
+        writer.write_bytes(b"")
+        rows.append(b"")
+        writer.write_batch(columns, present=present)
+    for i in range(len(columns["b"])):
+        row: dict[str, Any] = {"i": (columns["i"][i], "int"), "f": (columns["f"][i], "float")}
+        row["b"] = (columns["b"][i], "byte")
+        if not present["f"][i]:
+            del row["f"]
+        rows.append(encode_example(row))
+    return rows
+
+
 def test_tensorflow_reads_what_was_written(tmp_path: Path) -> None:
     assert PYTHON is not None
     rng = np.random.default_rng(0)
@@ -67,29 +95,8 @@ def test_tensorflow_reads_what_was_written(tmp_path: Path) -> None:
     expected: list[list[bytes]] = []
     for compression in ("", "GZIP", "ZLIB"):
         path = str(tmp_path / f"a{compression}")
-        rows: list[bytes] = []
-        with TFRecordWriter(path, compression_type=compression) as writer:
-            datum = {
-                "i": ([1, -1], "int"),
-                "f": (0.5, "float"),
-                "b": (["a\0", b"\xff\0"], "byte"),
-                "e": ([], "int"),
-            }
-            writer.write(datum)
-            rows.append(encode_example(datum))
-            writer.write({})
-            rows.append(encode_example({}))
-            writer.write_bytes(b"")
-            rows.append(b"")
-            writer.write_batch(columns, present=present)
-        for i in range(n):
-            row: dict[str, Any] = {"i": (ints[i], "int"), "f": (columns["f"][i], "float")}
-            row["b"] = (columns["b"][i], "byte")
-            if not present["f"][i]:
-                del row["f"]
-            rows.append(encode_example(row))
         files.append((path, compression))
-        expected.append(rows)
+        expected.append(write_records(path, compression, columns, present))
     with TFRecordWriter(files[1][0], mode="a", compression_type="GZIP") as writer:
         writer.write({"i": (7, "int")})
     expected[1].append(encode_example({"i": (7, "int")}))

@@ -25,7 +25,7 @@ def test_a_state_beyond_the_epoch(batch_size: int | None, make: Any) -> None:
     ]
     changes += [{"layout": wrong} for wrong in (None, [1], 2**70)]
     changes += [worker | {name: wrong} for name in worker for wrong in ([1], {}, -1)]
-    changes += [{"num_workers": 1}]
+    changes += [{"num_workers": 1}, {"world_size": True}, {"world_size": 0}, {"world_size": -100}]
     for change in changes:
         with pytest.raises(ValueError, match="state"):
             dataset.load_state_dict(state | change)

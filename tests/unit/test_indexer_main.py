@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import indexer
+import tfrecord
 from indexer.__main__ import main
 from indexer.formats import load_index
 from indexer.framing import frame_record
+from tfrecord.encode import encode_example
 
 PAYLOADS = [b"alpha", b"", b"xyz"]
 
@@ -119,3 +121,17 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
         assert "No such file" in capsys.readouterr().err
         assert main([command, str(make_file(PAYLOADS))]) == 1
         assert "has no index; build it" in capsys.readouterr().err
+
+
+def test_an_index_that_holds_more_is_checked_and_kept(make_file: Any, capsys: Any) -> None:
+    path = make_file([encode_example({"x": (i, "int")}) for i in range(5)])
+    tfrecord.build_index(path, columns=["x"])
+    assert main(["build", str(path)]) == 0
+    assert "5 records, all good" in (out := capsys.readouterr().out) and "kept" in out
+    assert load_index(f"{path}.tfindex", path).columns["x"].tolist() == [0, 1, 2, 3, 4]
+    assert main(["build", "--force", str(path)]) == 0
+    assert not load_index(f"{path}.tfindex", path).metadata
+    assert main(["build", str(path)]) == 0 and "kept" not in capsys.readouterr().out
+    tfrecord.build_index(path)
+    path.write_bytes(path.read_bytes() * 2)  # a stale one is replaced
+    assert main(["build", str(path)]) == 0 and "10 records" in capsys.readouterr().out

@@ -21,13 +21,13 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "parse_example": lambda path, threads: parse_example([b""], num_threads=threads),
     "parse_sequence_example": lambda path, threads: parse_sequence_example([b""], num_threads=threads),
     "read": lambda path, threads: TFRecordReader(path).read([0], num_threads=threads),
-    "batches": lambda path, threads: TFRecordReader(path).batches(1, num_threads=threads),
+    "batches": lambda path, threads: list(TFRecordReader(path).batches(1, num_threads=threads)),
     "tfrecord.build_index": lambda path, threads: build_index(path, num_threads=threads),
     "indexer.build_index": lambda path, threads: indexer.build_index(path, num_threads=threads),
     "build_indexes": lambda path, threads: indexer.build_indexes(path, jobs=threads),
     "check_index": lambda path, threads: indexer.check_index(path, num_threads=threads),
     "scan_index": lambda path, threads: scan_index(path, num_threads=threads),
-    "iter_chunks": lambda path, threads: list(iter_chunks(path, num_threads=threads)),
+    "iter_chunks": lambda path, threads: [len(c.offsets) for c in iter_chunks(path, num_threads=threads)],
     "scan": lambda path, threads: scan(b"", num_threads=threads),
     "check_frames": lambda path, threads: check_frames(
         b"", np.zeros(0, np.uint64), np.zeros(0, np.uint64), num_threads=threads
@@ -48,7 +48,7 @@ def test_what_is_no_number_of_threads(name: str, threads: Any, make_file: Any) -
 def test_very_many_threads(name: str, make_file: Any) -> None:
     path = make_file([encode_example({"x": (1, "int")})] * 3)
     indexer.build_index(path)
-    CALLS[name](path, np.int64(2**40))
+    assert str(CALLS[name](path, np.int64(2**40))) == str(CALLS[name](path, 1))
 
 
 @pytest.mark.skipif(engine != "native", reason="the reference holds one record at a time")

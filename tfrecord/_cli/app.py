@@ -86,12 +86,14 @@ def _terminate(number: int, frame: Any) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """The exit code of the command with these arguments."""
+    strict = []
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by who started this
             setattr(sys, name, open(os.devnull, "w"))
         elif getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may have bytes that no encoding takes
+            strict.append(stream)
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:
@@ -99,6 +101,8 @@ def run(args: Sequence[str] | None = None) -> int:
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, before)
+        for stream in strict:
+            stream.reconfigure(errors="strict")
 
 
 def _run(args: Sequence[str] | None) -> int:

@@ -70,6 +70,8 @@ class Checker:
     ) -> None:
         self.threads, self.parse, self.record_type = threads, parse, record_type
         self.report, self.progress = report, progress
+        self._turns: Turns[TFRecordError]
+        self._pool: ThreadPoolExecutor
 
     def check(self, paths: Sequence[str], compression: str | None = None) -> list[FileCheck]:
         """Check files; `-` is standard input. One that cannot be read is damaged, too."""

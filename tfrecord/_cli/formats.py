@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from indexer.framing import VERIFY_LENGTHS
-from indexer.paths import is_data_name
+from indexer.paths import is_data_name, split_compression
 from indexer.streams import Chunk
 from tfrecord._atomic import STREAM, Outputs, is_special
 from tfrecord._cli.arrow_format import ArrowSink, read_arrow
@@ -40,7 +40,8 @@ SURVEYED = ("parquet", "arrow", "npz")
 
 def format_of(path: str) -> str:
     """The format that a path's suffix says; everything unknown is TFRecord."""
-    name = path.lower().removesuffix(".gz")
+    stem, kind = split_compression(path)
+    name = (stem if kind == "gzip" else path).lower()
     return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "tfrecord")
 
 
@@ -48,12 +49,12 @@ def output_format(path: str) -> str:
     """The format that an output's name says: by its suffix, TFRecord where it has none. A usage error for a
     suffix that no format has."""
     form = format_of(path)
-    stem = os.path.basename(path).removesuffix(".gz")
+    stem = split_compression(os.path.basename(path))[0]
     foreign = form == "tfrecord" and os.path.splitext(stem)[1] and not is_data_name(path)
     if foreign and not is_special(path):
         known = ", ".join((".tfrecord", ".tfrecords", ".tfrec", *SUFFIXES))
         raise click.UsageError(
-            f"{path}: no format has this suffix; known are {known} (TFRecord also with .gz). "
+            f"{path}: no format has this suffix; known are {known} (TFRecord also with .gz or .zz). "
             f"Or name the format: --to {'|'.join(FORMATS)}"
         )
     return form
@@ -119,7 +120,7 @@ class FrameSink:
 
     def __init__(self, outputs: Outputs, path: str, compression: str | None) -> None:
         self._file = outputs.open(path)
-        kind = compression or ("gzip" if path.endswith(".gz") else "none")
+        kind = compression or split_compression(path)[1]
         bits = {"gzip": 31, "zlib": 15}.get(kind)
         self._packer = None if bits is None else zlib.compressobj(6, zlib.DEFLATED, bits)
 
@@ -134,8 +135,9 @@ class FrameSink:
 
 def shard_names(path: str, count: int) -> list[str]:
     """`base-00000-of-00003`, before a `.gz` and before the suffix of other formats."""
-    base, tail = path, ""
-    for suffix in (".gz", *SUFFIXES):
+    base = split_compression(path)[0]
+    tail = path[len(base) :]
+    for suffix in SUFFIXES:
         if base.lower().endswith(suffix):
             base, tail = base[: len(base) - len(suffix)], base[len(base) - len(suffix) :] + tail
     return [f"{base}-{i:05d}-of-{count:05d}{tail}" for i in range(count)]

@@ -17,6 +17,7 @@ import numpy as np
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
+from indexer.paths import split_compression
 from indexer.streams import detect, open_stream
 from tfrecord._atomic import Outputs
 from tfrecord._cli.describe import feature_json, kind_of
@@ -142,7 +143,7 @@ class JsonSink:
         self._layout = layout
         self._file: Any = outputs.open(path)
         self._packer: Any = None
-        if path.endswith(".gz"):
+        if split_compression(path)[1] == "gzip":
             self._packer = outputs.keep(gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0))
 
     def write(self, payloads: BytesColumn) -> None:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-# A job that is not yet to give has at most so many items kept for it, then it waits.
+# So many items at most are kept for jobs that are not yet to give; then these wait.
 _KEPT = 10_000
 
 
@@ -27,20 +27,21 @@ class Turns(Generic[Item]):
         self._turn = 0
         self._done: set[int] = set()
         self._held: dict[int, list[Item]] = {}
+        self._num_held = 0
         self._stopped = False
         self._changed = threading.Condition()
 
     def put(self, job: int, item: Item) -> None:
         """Give an item of this job, or keep it until the job has its turn."""
         with self._changed:
-            held = self._held.setdefault(job, [])
-            while job != self._turn and len(held) >= _KEPT and not self._stopped:
+            while job != self._turn and self._num_held >= _KEPT and not self._stopped:
                 self._changed.wait()
             self.check()
             if job == self._turn:
                 self._give(item)
             else:
-                held.append(item)
+                self._held.setdefault(job, []).append(item)
+                self._num_held += 1
 
     def done(self, job: int) -> None:
         """This job has put its last item."""
@@ -49,7 +50,9 @@ class Turns(Generic[Item]):
             self._done.add(job)
             while self._turn in self._done:
                 self._turn += 1
-                for item in self._held.pop(self._turn, ()):
+                held = self._held.pop(self._turn, [])
+                self._num_held -= len(held)
+                for item in held:
                     self._give(item)
             self._changed.notify_all()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 import secrets
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from indexer.checks import warn_caller
 from indexer.errors import TFRecordError
 from tfrecord.sampling import SPLITS, Share
 from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
@@ -131,7 +131,7 @@ class EpochDataset(IterableDataset[Any]):
     def _say_once(self, bit: int, message: str) -> None:
         """A warning that only the first pass gives, over all worker processes."""
         if self._counter.first(bit):
-            warnings.warn(message, UserWarning, stacklevel=5)
+            warn_caller(message)
 
     # ---- state ---------------------------------------------------------------------------------------------
 
@@ -199,8 +199,10 @@ class EpochDataset(IterableDataset[Any]):
         """
         check_state(state, self.describe())
         rank, world_size = self._ranks()
-        if self.positioned and state["position"] > (total := self.num_units()) + state["world_size"]:
-            raise ValueError(f"the state is at item {state['position']} of an epoch that has {total}")
+        if self.positioned:
+            total, ranks = self.num_units(), state["world_size"]
+            if state["position"] > total + -total % ranks:  # a padded epoch has as many for each rank
+                raise ValueError(f"the state is at item {state['position']} of an epoch that has {total}")
         self._check_world(state, world_size)
         fields = worker_fields(state)
         info = get_worker_info()

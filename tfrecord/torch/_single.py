@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from indexer.checks import warn_caller
 from indexer.errors import CorruptRecordError, TFRecordError
 from tfrecord._permutation import derive_key
 from tfrecord.reader import TFRecordReader
@@ -123,11 +123,9 @@ class TFRecordDataset(EpochDataset):
         )
         check_split(split, [self.source], drop_none)
         if self.shuffle and self.shuffle_queue_size is not None and self.source.positioned:
-            warnings.warn(
+            warn_caller(
                 f"shuffle={self.shuffle!r} needs no queue here, so shuffle_queue_size is not used: "
-                "give one of the two",
-                UserWarning,
-                stacklevel=2,
+                "give one of the two"
             )
 
     @property

@@ -50,8 +50,6 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
     """Raise ValueError where the state is none, or of another dataset, naming what differs."""
     if not isinstance(state, Mapping) or not all(key in state for key in _KEYS):
         raise ValueError("this is no state of a tfrecord dataset (see state_dict)")
-    if not isinstance(state["world_size"], int):
-        raise ValueError(f"the state's world_size must be an integer, got {state['world_size']!r}")
     if state["version"] != VERSION:
         raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
     epoch, position = state["epoch"], state["position"]
@@ -59,6 +57,8 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
         raise ValueError(
             f"the state's epoch and position must be integers >= 0, got {epoch!r} and {position!r}"
         )
+    if not _is_count(state["world_size"]) or not state["world_size"]:
+        raise ValueError(f"the state's world_size must be an integer >= 1, got {state['world_size']!r}")
     places = ("worker", "num_workers", "taken", "shift") if state.get("num_workers") is not None else ()
     for name in places:
         if not _is_count(state.get(name)):
@@ -78,7 +78,7 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
 
 
 def _plain(value: Any) -> Any:
