@@ -42,5 +42,5 @@ def load_kernel(name: str) -> ModuleType | None:
         return None
 
 
-kernel: ModuleType | None = load_kernel("indexer._framing")
+kernel: ModuleType | None = load_kernel("indexer._kernel._framing")
 engine: str = "reference" if kernel is None else "native"

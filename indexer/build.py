@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from . import formats
 from .atomic import replace_file
-from .binding import fingerprint
-from .checks import check_threads
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
 from .files import is_url, local_path, open_data, path_name
+from .fingerprint import fingerprint
 from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
+from .options import check_threads
 from .paths import expand_paths, find_index, is_data_name, sidecar_path, walk_folder
 from .scanning import Collector, scan_index
 

@@ -28,10 +28,10 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from .binding import bind_index
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, StaleIndexError
 from .files import DataFile, open_data, path_name
+from .fingerprint import bind_index
 from .framing import FRAME_OVERHEAD, crc32c
 from .index import RecordIndex
 from .paths import find_index

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ._engine import kernel as _kernel
-from .checks import check_threads
 from .errors import ChecksumError, CorruptRecordError, TruncatedRecordError
+from .options import check_threads
 
 __all__ = [
     "FOOTER_SIZE",

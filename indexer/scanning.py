@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .binding import fingerprint
-from .checks import check_threads
 from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError
 from .files import DataFile, open_data, path_name
+from .fingerprint import fingerprint
 from .framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,
@@ -26,6 +25,7 @@ from .framing import (
     scan,
 )
 from .index import RecordIndex
+from .options import check_threads
 from .streams import iter_chunks
 
 __all__ = ["Collector", "scan_index"]

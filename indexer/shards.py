@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .checks import warn_caller
 from .errors import printable
 from .files import is_url, path_name
+from .options import warn_caller
 from .paths import expand_paths
 
 __all__ = ["ShardSet", "expand_shards", "shard_sets"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from . import framing
-from .checks import check_threads
 from .compression import (
     HEAD_SIZE,
     InputStream,
@@ -22,6 +21,7 @@ from .compression import (
 from .errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
 from .files import DataFile, is_url, open_data, path_name
 from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, corrupt_error, scan
+from .options import check_threads
 
 __all__ = [
     "Chunk",

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNELS = ("indexer._framing", "tfrecord._decode", "tfrecord._encode")
+KERNELS = ("indexer._kernel._framing", "tfrecord._decode", "tfrecord._encode")
 FLAGS = (
     "-shared -fPIC -fwrapv -O1 -g -fno-omit-frame-pointer -w "
     "-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined"

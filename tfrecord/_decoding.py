@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from indexer.checks import warn_caller
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from indexer.options import warn_caller
 from tfrecord._damage import DamagePolicy
 from tfrecord._located import Rows
 from tfrecord._streaming import GROUP

@@ -10,7 +10,6 @@ import numpy as np
 
 import indexer.build
 from indexer.build import find_index, sidecar_path
-from indexer.checks import warn_caller
 from indexer.errors import (
     CompressionError,
     CorruptRecordError,
@@ -24,6 +23,7 @@ from indexer.files import is_url, open_data
 from indexer.formats import load_index
 from indexer.framing import HEAD_SIZE, VERIFY_LENGTHS
 from indexer.index import RecordIndex
+from indexer.options import warn_caller
 from indexer.paths import index_names
 from indexer.streams import detect, iter_chunks
 from tfrecord._damage import DamagePolicy

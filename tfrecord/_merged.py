@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.checks import warn_caller
 from indexer.errors import FeatureKindError
 from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
+from indexer.options import warn_caller
 from tfrecord._damage import DamagePolicy
 from tfrecord._decoding import SAMPLE, RecordDecoder, settle_type
 from tfrecord._records import RecordStore

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from indexer import files, framing, streams
-from indexer.checks import warn_caller
 from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
 from indexer.files import remote_filesystem
+from indexer.options import warn_caller
 
 _MODES = ("w", "x", "a")
 _READ_SIZE = 1 << 14

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from indexer.checks import check_count
+from indexer.options import check_count
 
 __all__ = ["check_queue_size", "check_weights", "cycle", "sample_iterators", "shuffle_iterator"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from indexer.checks import check_threads
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from indexer.options import check_threads
 from tfrecord._engine import decode_kernel as kernel
 from tfrecord._finishing import finish_column, finish_value
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch

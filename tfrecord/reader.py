@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from indexer.checks import check_count, check_threads
 from indexer.errors import printable
+from indexer.options import check_count, check_threads
 from indexer.paths import Paths
 from indexer.shards import expand_shards
 from indexer.streams import normalize_compression

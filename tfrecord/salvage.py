@@ -23,10 +23,10 @@ from typing import IO, Any, BinaryIO
 from indexer.compression import HEAD_SIZE, detect, is_frame
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
+from indexer.outputs import STREAM, Outputs
 from indexer.paths import split_compression
 from indexer.streams import normalize_compression, open_stream
 
-from ._atomic import STREAM, Outputs
 from ._inflate import GZIP_MAGIC, StreamDamage, find, inflate
 from ._resync import FrameFinder, header_at
 

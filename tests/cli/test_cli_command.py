@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from samples import MakeFile, Run, examples
 
-from tfrecord._atomic import Outputs
+from indexer.outputs import Outputs
 from tfrecord._cli.app import _COMMANDS, app
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfrecord._atomic import Outputs
+from indexer.outputs import Outputs
 
 
 def test_one_file_under_two_names_is_not_written_twice(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.checks import check_count, check_threads
 from indexer.framing import frame_record
+from indexer.options import check_count, check_threads
 from indexer.paths import split_compression
 from tfrecord.columns import ColumnBatch
 from tfrecord.iterator_utils import check_queue_size

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-KERNELS = ("indexer._framing", "tfrecord._decode", "tfrecord._encode")
+KERNELS = ("indexer._kernel._framing", "tfrecord._decode", "tfrecord._encode")
 native = pytest.mark.skipif(importlib.util.find_spec(KERNELS[0]) is None, reason="the kernels were not built")
 REPORT = """
 import sys, warnings
@@ -29,7 +29,7 @@ def run(missing: tuple[str, ...], requested: str) -> subprocess.CompletedProcess
 
 
 def test_missing_kernels_are_said_once() -> None:
-    assert run(KERNELS, "").stdout == "reference reference ['indexer._framing']\n"
+    assert run(KERNELS, "").stdout == "reference reference ['indexer._kernel._framing']\n"
 
 
 @native

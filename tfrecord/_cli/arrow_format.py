@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
-from tfrecord._atomic import Outputs
+from indexer.outputs import Outputs
 from tfrecord._cli.layout import REST, Field, Layout, columns_of
 from tfrecord._cli.source import Batch, batch_of_frames
 from tfrecord._from_arrow import column_of

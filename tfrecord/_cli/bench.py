@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 from indexer.framing import VERIFY_ALL, VERIFY_LENGTHS
+from indexer.outputs import STREAM
 from indexer.streams import iter_chunks
-from tfrecord._atomic import STREAM
 from tfrecord._cli.common import (
     add_row,
     compression_option,

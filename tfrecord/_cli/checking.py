@@ -15,8 +15,8 @@ import numpy as np
 from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
 from indexer.files import is_url
 from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
+from indexer.outputs import STREAM
 from indexer.streams import detect, normalize_compression, open_stream
-from tfrecord._atomic import STREAM
 from tfrecord._cli.source import batches
 from tfrecord._cli.turns import Turns
 from tfrecord._inflate import inflate

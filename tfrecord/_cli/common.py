@@ -18,9 +18,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from indexer.outputs import STREAM
 from indexer.paths import expand_paths, is_index_name
 from indexer.streams import normalize_compression
-from tfrecord._atomic import STREAM
 
 # Control characters that JSON leaves as they are, and those that turn the direction of text.
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")

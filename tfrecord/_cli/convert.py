@@ -10,7 +10,7 @@ import click
 
 from indexer.build import build_index, sidecar_path
 from indexer.framing import frame_record
-from tfrecord._atomic import STREAM, Outputs, is_special
+from indexer.outputs import STREAM, Outputs, is_special
 from tfrecord._cli.common import (
     columns_option,
     compression_option,

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from indexer.framing import VERIFY_LENGTHS
+from indexer.outputs import STREAM, Outputs, is_special
 from indexer.paths import is_data_name, split_compression
 from indexer.streams import Chunk
-from tfrecord._atomic import STREAM, Outputs, is_special
 from tfrecord._cli.arrow_format import ArrowSink, read_arrow
 from tfrecord._cli.layout import Layout, survey
 from tfrecord._cli.npz_format import NpzSink, read_npz

@@ -9,8 +9,8 @@ import click
 
 from indexer.build import BuildResult, build_indexes, check_index, find_index
 from indexer.errors import TFRecordError
+from indexer.outputs import STREAM
 from indexer.paths import is_index_name
-from tfrecord._atomic import STREAM
 from tfrecord._cli.common import (
     columns_option,
     count_text,

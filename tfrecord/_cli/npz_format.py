@@ -23,7 +23,7 @@ from numpy.lib import format as npy
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
-from tfrecord._atomic import Outputs
+from indexer.outputs import Outputs
 from tfrecord._cli.arrow_format import RECORD, encode_rows
 from tfrecord._cli.layout import REST, Layout, columns_of
 from tfrecord._cli.source import Batch, batch_of_frames

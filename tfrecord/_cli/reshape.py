@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
-from tfrecord._atomic import STREAM
+from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_condition, parse_positions, positions_of, positions_where
 from tfrecord._cli.common import compression_option, expand, json_option
 from tfrecord._cli.convert import (

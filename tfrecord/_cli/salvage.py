@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from tfrecord._atomic import STREAM
+from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, json_option, progress, safe, size_text
 from tfrecord.salvage import SalvageReport
 from tfrecord.salvage import salvage as salvage_file

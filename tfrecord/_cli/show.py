@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from indexer.errors import DecodeError, FeatureKindError
-from tfrecord._atomic import STREAM
+from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_positions, positions_of
 from tfrecord._cli.common import (
     MOST_ROWS,

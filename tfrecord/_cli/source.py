@@ -12,8 +12,8 @@ import numpy as np
 
 from indexer.errors import TFRecordError
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_NONE, scan
+from indexer.outputs import STREAM
 from indexer.streams import Chunk, iter_chunks
-from tfrecord._atomic import STREAM
 from tfrecord.columns import BytesColumn
 from tfrecord.parse import record_kind
 

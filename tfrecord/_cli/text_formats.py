@@ -17,9 +17,9 @@ import numpy as np
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
+from indexer.outputs import Outputs
 from indexer.paths import split_compression
 from indexer.streams import detect, open_stream
-from tfrecord._atomic import Outputs
 from tfrecord._cli.describe import feature_json, kind_of
 from tfrecord._cli.layout import Layout, build_message, exact_record
 from tfrecord._cli.sniffing import sniff_bytes

@@ -6,7 +6,7 @@ import webbrowser
 
 import click
 
-from tfrecord._atomic import STREAM
+from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
 from tfrecord._cli.viewdata import ViewData
 from tfrecord._cli.viewserver import ViewServer

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from indexer.checks import warn_caller
 from indexer.errors import TFRecordError
+from indexer.options import warn_caller
 from tfrecord.sampling import SPLITS, Share
 from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
 from tfrecord.torch._epochs import EpochCounter, PassKey, Start

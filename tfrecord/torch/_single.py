@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from indexer.checks import warn_caller
 from indexer.errors import CorruptRecordError, TFRecordError
+from indexer.options import warn_caller
 from tfrecord._permutation import derive_key
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling import Share, StoredOrder, shuffled_order

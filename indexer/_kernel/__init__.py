@@ -1,0 +1,1 @@
+"""The compiled kernel of frames and checksums."""
