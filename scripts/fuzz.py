@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNELS = ("indexer._kernel._framing", "tfrecord._decode", "tfrecord._encode")
+KERNELS = ("indexer._kernel._framing", "tfrecord._kernels.decode", "tfrecord._kernels.encode")
 FLAGS = (
     "-shared -fPIC -fwrapv -O1 -g -fno-omit-frame-pointer -w "
     "-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined"
@@ -71,7 +71,7 @@ def check_messages(data: bytes, lists: bool) -> None:
     """The first byte says what is asked for, the second where the rest is cut into two records."""
     import numpy as np
 
-    from tfrecord import _decode, _reference
+    from tfrecord._kernels import decode, decode_reference
 
     if len(data) < 2:
         return

@@ -28,7 +28,7 @@ LAYERS = {
     """,
     "tfrecord": """
         _arrays _display _locks _optional _permutation _values example_pb2 features iterator_utils
-        _damage _decode _encode _encode_reference _reference_wire
+        _damage _decode _encode encode_reference _reference_wire
         _output _atomic _inflate _resync tensor_proto
         _arrow _files _reference _spool _streaming _tensors mixing process salvage sampling
         _engine _bytes_column

@@ -26,7 +26,7 @@ from indexer import (
 )
 
 from . import example_pb2, iterator_utils, reader, sampling, tools, writer
-from ._engine import engine
+from ._kernels.engine import engine
 from .columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from .encode import encode_example, encode_sequence_example
 from .features import FixedLenFeature, RaggedFeature, VarLenFeature

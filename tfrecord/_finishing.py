@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import DecodeError, MissingFeatureError
-from tfrecord._engine import decode_kernel as kernel
+from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.features import Column, check_cast
 

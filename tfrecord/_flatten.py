@@ -17,7 +17,7 @@ _EXPECTED = "an array, Ragged, BytesColumn or list with one entry a record, or a
 
 
 class FlatColumn(NamedTuple):
-    """One feature over all rows; what the fields mean: `tfrecord._encode.RowEncoder`."""
+    """One feature over all rows; what the fields mean: `tfrecord._kernels.encode.RowEncoder`."""
 
     key: bytes
     kind: int

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.framing import FRAME_OVERHEAD
-from tfrecord import _encode_reference, _values
-from tfrecord._engine import encode_kernel
+from tfrecord import _values
 from tfrecord._flatten import FlatBatch
+from tfrecord._kernels import encode_reference
+from tfrecord._kernels.engine import encode_kernel
 
 __all__ = ["MAX_EXAMPLE_BYTES", "encode_example", "encode_sequence_example"]
 
@@ -24,7 +25,7 @@ Datum = Mapping[str, tuple[Any, str]]
 # protobuf, and so every reader of Examples, takes no message of 2 GiB or more.
 MAX_EXAMPLE_BYTES = 2**31 - 1
 
-_kernel: Any = encode_kernel or _encode_reference
+_kernel: Any = encode_kernel or encode_reference
 # A bytes-like as a whole frame.
 frame_bytes: Callable[[Any], bytes] = _kernel.frame
 # Scalars whose conversion is exact and runs no Python code; all others go by the rules of `_values`.

@@ -11,7 +11,7 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, IndexFileError
 from indexer.index import RecordIndex
-from tfrecord._engine import decode_kernel as kernel
+from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
 
 __all__ = ["FeatureSchema", "Schema", "SchemaCollector", "check_metadata", "dense_plan", "merge_schemas"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_decode_property import Messages
 
 from tfrecord import _reference
-from tfrecord._engine import decode_kernel
+from tfrecord._kernels.engine import decode_kernel
 
 # What is before the values is compared in two words, and one more for each 8 bytes from 16 to 64.
 LENGTHS = [0, 1, 3, 5, 6, 7, 14, 15, 30, 53, 54, 55, 70, 120]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfrecord import _reference, _reference_wire, example_pb2, parse
-from tfrecord._engine import engine
+from tfrecord._kernels.engine import engine
 from tfrecord.features import FixedLenFeature
 
 KEYS = ["a", "b", "cc", "", "é", "key_of_more_than_sixteen_bytes", "n\0l"]

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecord import _encode_reference, _values, encode, example_pb2
-from tfrecord._engine import encode_kernel
+from tfrecord import _values
 from tfrecord._flatten import flatten_batch
+from tfrecord._kernels import encode, encode_reference, example_pb2
+from tfrecord._kernels.engine import encode_kernel
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.encode import encode_example, encode_sequence_example
 
@@ -120,7 +121,7 @@ def encoders() -> tuple[Any, Any]:
     rules = (_values.check_key, _values.split_spec, _values.to_values, _values.to_steps, encode._too_large)
     more = (np.ndarray, encode._INT_SCALARS, encode._FLOAT_SCALARS)
     return tuple(
-        module.RecordEncoder(_values.TYPE_NAMES, *rules, *more) for module in (KERNEL, _encode_reference)
+        module.RecordEncoder(_values.TYPE_NAMES, *rules, *more) for module in (KERNEL, encode_reference)
     )  # type: ignore[return-value]
 
 
@@ -222,7 +223,7 @@ def test_a_batch_of_sequences_is_the_same_in_both_engines(one: dict[str, Any], t
     lists_of = ColumnBatch(steps, {key: two["present"][key] for key in steps}, two["rows"])[:rows]
     flat = flatten_batch(SequenceBatch(context, lists_of), None)
     found = []
-    for module in (KERNEL, _encode_reference):
+    for module in (KERNEL, encode_reference):
         encoder = module.RowEncoder(flat.columns, rows, flat.num_context, True, 2**31 - 1)
         sizes = np.zeros(rows, np.uint64)
         assert encoder.measure(sizes) == (0, 0, 0) or encoder.measure(sizes)[0] == 0

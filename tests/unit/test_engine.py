@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-KERNELS = ("indexer._kernel._framing", "tfrecord._decode", "tfrecord._encode")
+KERNELS = ("indexer._kernel._framing", "tfrecord._kernels.decode", "tfrecord._kernels.encode")
 native = pytest.mark.skipif(importlib.util.find_spec(KERNELS[0]) is None, reason="the kernels were not built")
 REPORT = """
 import sys, warnings
@@ -34,7 +34,7 @@ def test_missing_kernels_are_said_once() -> None:
 
 @native
 def test_one_missing_kernel() -> None:
-    assert run(KERNELS[2:], "").stdout == "native reference ['tfrecord._encode']\n"
+    assert run(KERNELS[2:], "").stdout == "native reference ['tfrecord._kernels.encode']\n"
     assert run((), "native").stdout == "native native []\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexer._engine import engine as framing_engine
-from tfrecord._engine import engine as decode_engine
+from tfrecord._kernels.engine import engine as decode_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = sorted((ROOT / "tests" / "corpus").glob("*/*"))

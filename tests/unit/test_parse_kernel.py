@@ -9,7 +9,7 @@ import pytest
 from messages import example, floats, ints
 
 from indexer.errors import DecodeError, FeatureKindError
-from tfrecord._engine import engine
+from tfrecord._kernels.engine import engine
 from tfrecord.parse import parse_example
 
 
@@ -18,7 +18,7 @@ from tfrecord.parse import parse_example
     "sizes", [[1], [2], [3], [8], [9], [10], [1, 2], [1, 9, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
 )
 def test_varints_at_every_simd_level(sizes: list[int]) -> None:
-    from tfrecord import _decode, _reference_wire
+    from tfrecord._kernels import decode, decode_reference_wire
 
     choices = random.Random(sum(sizes))
     for count in [*range(30), 63, 64, 65, 71, 72, 73, 79, 80, 81, 200, 1000]:

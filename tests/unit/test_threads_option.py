@@ -12,7 +12,7 @@ import indexer
 from indexer.framing import check_frames, scan
 from indexer.scanning import scan_index
 from indexer.streams import iter_chunks
-from tfrecord._engine import engine
+from tfrecord._kernels.engine import engine
 from tfrecord.encode import encode_example
 from tfrecord.parse import parse_example, parse_sequence_example
 from tfrecord.reader import TFRecordReader, build_index

@@ -9,13 +9,13 @@ from indexer._engine import load_kernel
 
 __all__ = ["decode_kernel", "encode_kernel", "engine"]
 
-_kernel = load_kernel("tfrecord._decode")
+_kernel = load_kernel("tfrecord._kernels.decode")
 if _kernel is None:
-    from tfrecord import _reference as decode_kernel
+    from tfrecord._kernels import decode_reference as decode_kernel
 else:
     decode_kernel = _kernel
 
-encode_kernel: ModuleType | None = load_kernel("tfrecord._encode")
+encode_kernel: ModuleType | None = load_kernel("tfrecord._kernels.encode")
 
 # "native" only where all three kernels are there.
 engine: str = "reference" if None in (_kernel, encode_kernel, framing_kernel) else "native"

@@ -6,7 +6,7 @@
 #ifndef TFRECORD_REPEAT_H
 #define TFRECORD_REPEAT_H
 
-#include "scan.h"
+#include "message_scan.h"
 
 /* After so many records in a row that were no repeats, no more are looked for in this batch. */
 #define REPEAT_MISSES 8

@@ -1,4 +1,4 @@
-"""Kernel: tf.Example wire bytes to columns, and to dicts of single records. `tfrecord._reference` is its
+"""Kernel: tf.Example wire bytes to columns, and to dicts of single records. `tfrecord._kernels.decode_reference` is its
 twin."""
 
 from typing import Any

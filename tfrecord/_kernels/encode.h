@@ -5,7 +5,7 @@
 #ifndef TFRECORD_ENCODE_H
 #define TFRECORD_ENCODE_H
 
-#include "../indexer/_kernel/framing.h"
+#include "../../indexer/_kernel/framing.h"
 
 enum { KIND_BYTES = 1, KIND_FLOAT = 2, KIND_INT = 3 }; /* the field numbers of tf.train.Feature */
 enum { ROWS_OK = 0, ROWS_BAD_SPAN = 1, ROWS_BAD_BYTES = 2, ROWS_TOO_LARGE = 3, ROWS_CHANGED = 4 };

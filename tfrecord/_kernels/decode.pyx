@@ -76,7 +76,7 @@ cdef object _contiguous(object array, Py_ssize_t count, object dtype):
     return array
 
 
-include "_decode_payloads.pxi"
+include "decode_payloads.pxi"
 
 
 cdef inline void _whole(const Py_buffer *view, scan_record *record) noexcept:
@@ -494,7 +494,7 @@ def _run(list chunks, str method, *args):
             pass
 
 
-include "_decode_assembly.pxi"
+include "decode_assembly.pxi"
 
 
 def lengths_of(tuple buffers not None):

@@ -6,7 +6,7 @@
 #ifndef TFRECORD_CHECK_H
 #define TFRECORD_CHECK_H
 
-#include "table.h"
+#include "key_table.h"
 
 /* An entry `0a E 0a K key 12 F kind L 0a P values`, all lengths below 128, as it was met at a place. What differs from
  * one record to the next is P, and with it E, F and L. The head is what is before the values: its first 8 bytes, its

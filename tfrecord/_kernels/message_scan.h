@@ -6,7 +6,7 @@
 #ifndef TFRECORD_SCAN_H
 #define TFRECORD_SCAN_H
 
-#include "table.h"
+#include "key_table.h"
 
 static int steps_read(scan_table *table, scan_column *column, wire_slice list) {
     wire_cursor cursor = {list.data, list.data + list.length};

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrecord._reference_wire import BYTES, FLOAT, INT64, UNKNOWN, WireError, fields, parse_message
+from tfrecord._kernels.wire_reference import BYTES, FLOAT, INT64, UNKNOWN, WireError, fields, parse_message
 
 __all__ = ["Decoder", "check_records", "gather", "lengths_of", "record_kind", "survey"]
 

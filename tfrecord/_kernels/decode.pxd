@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
-cdef extern from "schema.h" nogil:
+cdef extern from "survey.h" nogil:
     enum:
         WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
         KIND_UNKNOWN, KIND_BYTES, KIND_FLOAT, KIND_INT64
@@ -106,5 +106,5 @@ cdef extern from "schema.h" nogil:
                      schema_state *state)
     int schema_column(const scan_table *table, const scan_column *column, int64_t rows, int level, schema_entry *entry)
 
-cdef extern from "check.h" nogil:
+cdef extern from "validate.h" nogil:
     int records_check(const scan_record *records, int64_t count, uint8_t *statuses)

@@ -1,0 +1,1 @@
+"""The compiled kernels of messages, and the same in plain Python."""
