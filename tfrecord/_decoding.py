@@ -11,10 +11,10 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.options import warn_caller
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._damage import DamagePolicy
 from tfrecord._located import Rows
 from tfrecord._streaming import GROUP
-from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.features import Column, FeaturePlan, compile_features
 from tfrecord.parse import decode_batch, decode_record, record_kind
 

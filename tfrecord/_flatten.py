@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrecord import _values
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._optional import optional
 from tfrecord._values import BYTES, FLOAT, INT, check_key, describe, refuse
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 
 _EXPECTED = "an array, Ragged, BytesColumn or list with one entry a record, or a pair of it and a type name"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfrecord._arrays import Int64Array
+from tfrecord._columns.arrays import Int64Array
 from tfrecord._decoding import RecordDecoder
 from tfrecord._records import RecordStore
 

@@ -21,14 +21,14 @@ from indexer.framing import (
     corrupt_error,
 )
 from indexer.index import RecordIndex
-from tfrecord._arrays import Int64Array
+from tfrecord._columns.arrays import Int64Array
+from tfrecord._columns.batch import BytesColumn
 from tfrecord._damage import DamagePolicy
 from tfrecord._files import OpenFiles
 from tfrecord._indexes import hop, load_indexes, stored_compression
 from tfrecord._locks import ForkSafeLock
 from tfrecord._spool import Spool, SpooledFile, SpoolFullError
 from tfrecord._streaming import ReadOptions, Run, stream_records
-from tfrecord.columns import BytesColumn
 
 __all__ = ["Fetched", "RecordStore"]
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.options import check_threads
-from tfrecord._finishing import finish_column, finish_value
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._columns.build import finish_column, finish_value
 from tfrecord._kernels.engine import decode_kernel as kernel
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.features import Column, FeaturePlan, compile_features
 
 __all__ = [

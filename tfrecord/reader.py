@@ -14,7 +14,8 @@ from indexer.options import check_count, check_threads
 from indexer.paths import Paths
 from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
-from tfrecord._arrays import Int64Array, as_position, as_positions, is_integer
+from tfrecord._columns.arrays import Int64Array, as_position, as_positions, is_integer
+from tfrecord._columns.batch import BytesColumn
 from tfrecord._damage import DamagePolicy, OnError
 from tfrecord._decoding import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._indexes import build_index, load_indexes
@@ -23,7 +24,6 @@ from tfrecord._merged import MergedIndex, dense_plans, find_type, matching, read
 from tfrecord._parts import ReaderParts
 from tfrecord._records import RecordStore
 from tfrecord._streaming import ReadOptions
-from tfrecord.columns import BytesColumn
 from tfrecord.loaders import (
     example_loader,
     multi_tfrecord_loader,

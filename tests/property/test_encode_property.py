@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecord import _values
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._flatten import flatten_batch
 from tfrecord._kernels import encode, encode_reference, example_pb2
 from tfrecord._kernels.engine import encode_kernel
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.encode import encode_example, encode_sequence_example
 
 KERNEL: Any = encode_kernel

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tfrecord import _arrow
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 
 pa = pytest.importorskip("pyarrow")
 needs_views = pytest.mark.skipif(not _arrow.knows_views(), reason="pyarrow before 19 takes no views")

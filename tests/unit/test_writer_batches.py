@@ -10,9 +10,9 @@ import pytest
 from written import batch_of, examples, records
 
 from indexer import framing
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._flatten import flatten_batch
 from tfrecord._kernels.engine import encode_kernel
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.encode import RowFrames, encode_example
 from tfrecord.writer import TFRecordWriter
 

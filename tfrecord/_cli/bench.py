@@ -25,7 +25,7 @@ from tfrecord._cli.common import (
     size_text,
     table,
 )
-from tfrecord.columns import BytesColumn
+from tfrecord._columns.batch import BytesColumn
 from tfrecord.reader import TFRecordReader
 
 _BATCH = 1024

@@ -11,7 +11,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord.columns import BytesColumn, Ragged
+from tfrecord._columns.batch import BytesColumn, Ragged
 from tfrecord.reader import TFRecordReader
 
 _BATCH = 4096

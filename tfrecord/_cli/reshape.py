@@ -24,7 +24,7 @@ from tfrecord._cli.convert import (
 )
 from tfrecord._cli.formats import Source
 from tfrecord._cli.source import Batch, batch_of_frames
-from tfrecord.columns import BytesColumn
+from tfrecord._columns.batch import BytesColumn
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling import Permutation
 

@@ -14,7 +14,7 @@ from indexer.errors import TFRecordError
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_NONE, scan
 from indexer.outputs import STREAM
 from indexer.streams import Chunk, iter_chunks
-from tfrecord.columns import BytesColumn
+from tfrecord._columns.batch import BytesColumn
 from tfrecord.parse import record_kind
 
 # A batch is cut by whichever comes first.

@@ -24,7 +24,7 @@ from tfrecord._cli.describe import feature_json, kind_of
 from tfrecord._cli.layout import Layout, build_message, exact_record
 from tfrecord._cli.sniffing import sniff_bytes
 from tfrecord._cli.source import Batch, batch_of_frames
-from tfrecord.columns import BytesColumn
+from tfrecord._columns.batch import BytesColumn
 
 _BATCH_BYTES = 4 << 20
 _JSON = "tfrecord.json"

@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:
         "tfrecord.torch needs PyTorch, which is not installed: pip install 'tfrecord[torch]'", name="torch"
     ) from None
 
-from tfrecord.columns import Ragged
+from tfrecord._columns.batch import Ragged
 from tfrecord.torch.collate import pad_collate
 from tfrecord.torch.dataset import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
 

@@ -9,8 +9,8 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from indexer.errors import TFRecordError
-from tfrecord._arrays import as_position, as_positions, is_integer
-from tfrecord.columns import BytesColumn, ColumnBatch, Ragged
+from tfrecord._columns.arrays import as_position, as_positions, is_integer
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._errors import for_loader
 from tfrecord.torch._options import make_finish, make_source, one_of

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import get_worker_info
 
-from tfrecord.columns import TensorRagged
+from tfrecord._columns.batch import TensorRagged
 from tfrecord.torch import _ring
 
 __all__ = ["TensorDict"]

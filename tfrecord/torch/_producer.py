@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._permutation import Int64Array
-from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.sampling import Order
 from tfrecord.torch._errors import transform_error
 from tfrecord.torch._packing import TensorDict

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from tfrecord.columns import Ragged
+from tfrecord._columns.batch import Ragged
 
 __all__ = ["pad_collate"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import DecodeError, MissingFeatureError
+from tfrecord._columns.batch import BytesColumn, Ragged
 from tfrecord._kernels.engine import decode_kernel as kernel
-from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.features import Column, check_cast
 
 __all__ = ["finish_column", "finish_value"]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord._arrays import (
+from tfrecord._columns.arrays import (
     BoolArray,
     Int64Array,
     as_int64,
@@ -18,10 +18,10 @@ from tfrecord._arrays import (
     ranges,
     splits_of,
 )
-from tfrecord._arrow import dense_array, list_array
-from tfrecord._bytes_column import BytesColumn
-from tfrecord._display import array_text, items_text
-from tfrecord._tensors import nested_of, padded, tensor_of
+from tfrecord._columns.bytes_column import BytesColumn
+from tfrecord._columns.tensors import nested_of, padded, tensor_of
+from tfrecord._columns.text import array_text, items_text
+from tfrecord._columns.to_arrow import dense_array, list_array
 
 _Row = TypeVar("_Row", bound="Ragged")
 

@@ -8,9 +8,9 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord._arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
-from tfrecord._arrow import binary_array, fixed_lists, large_binary_array
-from tfrecord._display import bytes_text, items_text
+from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
+from tfrecord._columns.text import bytes_text, items_text
+from tfrecord._columns.to_arrow import binary_array, fixed_lists, large_binary_array
 
 # Up to this mean length, gathering byte by byte in numpy beats one Python slice a value.
 _GATHER_UP_TO = 64

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord._arrays import BoolArray, Int64Array, ranges
+from tfrecord._columns.arrays import BoolArray, Int64Array, ranges
 from tfrecord._optional import optional
 
 # A view (Arrow columnar format, "Variable-size Binary View Layout") is 16 bytes: length, then up to 12 bytes

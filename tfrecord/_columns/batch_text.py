@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfrecord._display import cut, html_table, text_table
-from tfrecord._ragged import Ragged, describe, preview
+from tfrecord._columns.ragged import Ragged, describe, preview
+from tfrecord._columns.text import cut, html_table, text_table
 
 _COLUMNS = 40
 _ROWS = 10

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord._arrays import BoolArray, ranges, splits_of
-from tfrecord._arrow import INLINE
-from tfrecord._bytes_column import BytesColumn
+from tfrecord._columns.arrays import BoolArray, ranges, splits_of
+from tfrecord._columns.bytes_column import BytesColumn
+from tfrecord._columns.ragged import Ragged
+from tfrecord._columns.to_arrow import INLINE
 from tfrecord._optional import optional
-from tfrecord._ragged import Ragged
 
 # Arrow's names of floats; its other names of numbers are numpy's.
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}

@@ -1,0 +1,1 @@
+"""Columns of records: arrays, byte strings, ragged rows, and batches of them."""
