@@ -15,10 +15,10 @@ from typing import Any
 from indexer.files import is_url, path_name
 from indexer.formats import load_index
 from indexer.streams import normalize_compression
-from tfrecord._damage import DamagePolicy, OnError
-from tfrecord._decoding import SAMPLE, LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
-from tfrecord._files import folder_of, place
-from tfrecord._streaming import ReadOptions, Run, stream_records
+from tfrecord._reading.damage import DamagePolicy, OnError
+from tfrecord._reading.decoder import SAMPLE, LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
+from tfrecord._reading.open_files import folder_of, place
+from tfrecord._reading.runs import ReadOptions, Run, stream_records
 from tfrecord.features import FeaturePlan, compile_features
 from tfrecord.iterator_utils import check_weights, sample_iterators
 from tfrecord.parse import decode_record

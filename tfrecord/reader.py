@@ -16,14 +16,14 @@ from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
 from tfrecord._columns.arrays import Int64Array, as_position, as_positions, is_integer
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._damage import DamagePolicy, OnError
-from tfrecord._decoding import LOCATED_ERRORS, Batch, RecordDecoder
-from tfrecord._indexes import build_index, load_indexes
-from tfrecord._located import Rows, merge_rows
-from tfrecord._merged import MergedIndex, dense_plans, find_type, matching, read_schema
-from tfrecord._parts import ReaderParts
-from tfrecord._records import RecordStore
-from tfrecord._streaming import ReadOptions
+from tfrecord._reading.damage import DamagePolicy, OnError
+from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
+from tfrecord._reading.index_columns import MergedIndex, dense_plans, find_type, matching, read_schema
+from tfrecord._reading.indexes import build_index, load_indexes
+from tfrecord._reading.parts import ReaderParts
+from tfrecord._reading.rows import Rows, merge_rows
+from tfrecord._reading.runs import ReadOptions
+from tfrecord._reading.store import RecordStore
 from tfrecord.loaders import (
     example_loader,
     multi_tfrecord_loader,

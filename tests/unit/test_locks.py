@@ -6,11 +6,11 @@ import pickle
 import subprocess
 import sys
 
-from tfrecord._locks import ForkSafeLock
+from tfrecord._reading.locks import ForkSafeLock
 
 CODE = """
 import os, threading, time
-from tfrecord._locks import ForkSafeLock
+from tfrecord._reading.locks import ForkSafeLock
 
 lock, held = ForkSafeLock(), threading.Event()
 

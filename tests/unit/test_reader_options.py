@@ -56,7 +56,7 @@ def test_build_falls_back_to_memory_where_it_cannot_write(
     def refuse(*args: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied", "a.tfrecord.tfindex")
 
-    monkeypatch.setattr("tfrecord._indexes.build_index", refuse)
+    monkeypatch.setattr("tfrecord._reading.indexes.build_index", refuse)
     with pytest.warns(UserWarning, match="kept in memory"):
         reader = TFRecordReader(path, index="build")
     assert ids(reader.read([4, 1])) == [4, 1]
@@ -89,7 +89,7 @@ def test_a_full_disk_while_spooling_names_file_and_folder(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("tfrecord._spool.os.pwrite", full)
+        patch.setattr("tfrecord._reading.spool.os.pwrite", full)
         with pytest.raises(OSError, match="No space left.*a.gz.*TMPDIR") as caught:
             reader[0]
         assert caught.value.errno == errno.ENOSPC

@@ -19,10 +19,10 @@ from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from indexer.outputs import Outputs
 from tfrecord._cli.layout import REST, Field, Layout, columns_of
-from tfrecord._cli.source import Batch, batch_of_frames
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.from_arrow import column_of
 from tfrecord._optional import optional
+from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.writer import TFRecordWriter
 
 RECORD = "record"

@@ -17,10 +17,10 @@ from indexer.files import is_url
 from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
 from indexer.outputs import STREAM
 from indexer.streams import detect, normalize_compression, open_stream
-from tfrecord._cli.source import batches
 from tfrecord._cli.turns import Turns
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._inflate import inflate
+from tfrecord._reading.payload_batches import batches
 from tfrecord._resync import FrameFinder
 from tfrecord.parse import bad_messages, record_kind
 from tfrecord.salvage import forget, map_file

@@ -11,8 +11,8 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._cli.describe import kind_of
 from tfrecord._cli.layout import exact_record
-from tfrecord._cli.source import Batch, record_type_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._reading.payload_batches import Batch, record_type_of
 from tfrecord.features import compile_features
 from tfrecord.parse import decode_batch
 

@@ -32,7 +32,7 @@ from tfrecord._cli.formats import (
     output_format,
 )
 from tfrecord._cli.layout import build_message, exact_record
-from tfrecord._cli.source import Batch, batch_of_frames, record_type_of
+from tfrecord._reading.payload_batches import Batch, batch_of_frames, record_type_of
 from tfrecord.schema import SchemaCollector
 
 output_compression_option = click.option(

@@ -19,8 +19,8 @@ from indexer.streams import Chunk
 from tfrecord._cli.arrow_format import ArrowSink, read_arrow
 from tfrecord._cli.layout import Layout, survey
 from tfrecord._cli.npz_format import NpzSink, read_npz
-from tfrecord._cli.source import Batch, batch_of, batches, record_type_of
 from tfrecord._cli.text_formats import JsonSink, TarSink, read_json, read_tar
+from tfrecord._reading.payload_batches import Batch, batch_of, batches, record_type_of
 
 SUFFIXES = {
     ".parquet": "parquet",

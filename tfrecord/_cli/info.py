@@ -37,7 +37,7 @@ from tfrecord._cli.common import (
 )
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.layout import exact_record
-from tfrecord._cli.source import Batch, batches, record_type_of
+from tfrecord._reading.payload_batches import Batch, batches, record_type_of
 from tfrecord.schema import check_metadata, merge_schemas
 
 _SAMPLE = 1000

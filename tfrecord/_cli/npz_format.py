@@ -26,8 +26,8 @@ from indexer.framing import frame_record
 from indexer.outputs import Outputs
 from tfrecord._cli.arrow_format import RECORD, encode_rows
 from tfrecord._cli.layout import REST, Layout, columns_of
-from tfrecord._cli.source import Batch, batch_of_frames
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._reading.payload_batches import Batch, batch_of_frames
 
 _META = "__tfrecord__"
 _LISTS = "feature_lists/"

@@ -23,8 +23,8 @@ from tfrecord._cli.convert import (
     write_out,
 )
 from tfrecord._cli.formats import Source
-from tfrecord._cli.source import Batch, batch_of_frames
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling import Permutation
 

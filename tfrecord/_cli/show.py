@@ -30,8 +30,8 @@ from tfrecord._cli.common import (
 )
 from tfrecord._cli.describe import bytes_text, kind_of, value_text
 from tfrecord._cli.layout import exact_record
-from tfrecord._cli.source import batches
 from tfrecord._cli.text_formats import record_json
+from tfrecord._reading.payload_batches import batches
 from tfrecord.parse import record_kind
 from tfrecord.reader import TFRecordReader
 

@@ -31,7 +31,7 @@ from tfrecord._cli.common import (
     threads_option,
 )
 from tfrecord._cli.describe import bytes_text
-from tfrecord._cli.source import batches, threaded
+from tfrecord._reading.payload_batches import batches, threaded
 
 
 @click.command()

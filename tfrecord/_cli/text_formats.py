@@ -23,8 +23,8 @@ from indexer.streams import detect, open_stream
 from tfrecord._cli.describe import feature_json, kind_of
 from tfrecord._cli.layout import Layout, build_message, exact_record
 from tfrecord._cli.sniffing import sniff_bytes
-from tfrecord._cli.source import Batch, batch_of_frames
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.payload_batches import Batch, batch_of_frames
 
 _BATCH_BYTES = 4 << 20
 _JSON = "tfrecord.json"

@@ -12,11 +12,11 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._damage import DamagePolicy
-from tfrecord._decoding import is_damage
-from tfrecord._parts import ReaderParts
 from tfrecord._permutation import Int64Array, Permutation
-from tfrecord._records import RecordStore
+from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.decoder import is_damage
+from tfrecord._reading.parts import ReaderParts
+from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan, VarLenFeature
 from tfrecord.parse import decode_record
 from tfrecord.reader import TFRecordReader

@@ -13,10 +13,10 @@ from indexer.errors import FeatureKindError
 from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
 from indexer.options import warn_caller
-from tfrecord._damage import DamagePolicy
-from tfrecord._decoding import SAMPLE, RecordDecoder, settle_type
-from tfrecord._records import RecordStore
-from tfrecord._streaming import stream_records
+from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.decoder import SAMPLE, RecordDecoder, settle_type
+from tfrecord._reading.runs import stream_records
+from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
 

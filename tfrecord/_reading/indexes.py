@@ -26,9 +26,9 @@ from indexer.index import RecordIndex
 from indexer.options import warn_caller
 from indexer.paths import index_names
 from indexer.streams import detect, iter_chunks
-from tfrecord._damage import DamagePolicy
-from tfrecord._spool import SpooledFile
-from tfrecord._streaming import ReadOptions
+from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.runs import ReadOptions
+from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata
 
 __all__ = ["build_index", "hop", "load_indexes", "stored_compression"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from indexer._engine import kernel
 from indexer.files import DataFile, is_url, open_data
-from tfrecord._locks import ForkSafeLock
+from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["OpenFiles", "folder_of", "place"]
 

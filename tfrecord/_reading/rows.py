@@ -9,7 +9,7 @@ import numpy as np
 from indexer.framing import HEADER_SIZE, slices
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._streaming import GROUP, Run
+from tfrecord._reading.runs import GROUP, Run
 
 __all__ = ["Rows", "merge_rows"]
 

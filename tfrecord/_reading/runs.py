@@ -22,7 +22,7 @@ from indexer.framing import (
     slices,
 )
 from indexer.streams import Chunk, iter_chunks, open_source
-from tfrecord._damage import DamagePolicy
+from tfrecord._reading.damage import DamagePolicy
 
 __all__ = ["GROUP", "ReadOptions", "Run", "stream_records"]
 

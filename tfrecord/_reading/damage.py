@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from indexer.errors import CompressionError, CorruptRecordError, DecodeError, TFRecordError
-from tfrecord._locks import ForkSafeLock
+from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["DAMAGE", "DamagePolicy", "OnError"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfrecord._columns.arrays import Int64Array
-from tfrecord._decoding import RecordDecoder
-from tfrecord._records import RecordStore
+from tfrecord._reading.decoder import RecordDecoder
+from tfrecord._reading.store import RecordStore
 
 __all__ = ["ReaderParts"]
 

@@ -23,12 +23,12 @@ from indexer.framing import (
 from indexer.index import RecordIndex
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._damage import DamagePolicy
-from tfrecord._files import OpenFiles
-from tfrecord._indexes import hop, load_indexes, stored_compression
-from tfrecord._locks import ForkSafeLock
-from tfrecord._spool import Spool, SpooledFile, SpoolFullError
-from tfrecord._streaming import ReadOptions, Run, stream_records
+from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.indexes import hop, load_indexes, stored_compression
+from tfrecord._reading.locks import ForkSafeLock
+from tfrecord._reading.open_files import OpenFiles
+from tfrecord._reading.runs import ReadOptions, Run, stream_records
+from tfrecord._reading.spool import Spool, SpooledFile, SpoolFullError
 
 __all__ = ["Fetched", "RecordStore"]
 

@@ -12,7 +12,7 @@ from indexer._engine import kernel
 from indexer.errors import CompressionError, TFRecordError
 from indexer.files import DataFile, pread
 from indexer.streams import open_stream
-from tfrecord._locks import ForkSafeLock
+from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["Spool", "SpooledFile", "SpoolFullError"]
 

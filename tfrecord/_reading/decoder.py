@@ -12,9 +12,9 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
-from tfrecord._damage import DamagePolicy
-from tfrecord._located import Rows
-from tfrecord._streaming import GROUP
+from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.rows import Rows
+from tfrecord._reading.runs import GROUP
 from tfrecord.features import Column, FeaturePlan, compile_features
 from tfrecord.parse import decode_batch, decode_record, record_kind
 

@@ -1,0 +1,1 @@
+"""Payloads by position and in stored order, and what they are decoded to."""
