@@ -1,6 +1,6 @@
 """Writing TFRecord files."""
 
-from tfrecord._sharded_writer import ShardedTFRecordWriter
-from tfrecord._writer import TFRecordWriter
+from tfrecord._writing.sharded import ShardedTFRecordWriter
+from tfrecord._writing.writer import TFRecordWriter
 
 __all__ = ["ShardedTFRecordWriter", "TFRecordWriter"]

@@ -14,7 +14,7 @@ from indexer.shards import shard_sets
 from tfrecord._cli import source
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.sniffing import sniff_bytes
-from tfrecord.encode import encode_example
+from tfrecord._writing.encoder import encode_example
 
 # Of each real file: records, type, and a feature with its kind.
 REAL = {

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecord import _values
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._flatten import flatten_batch
 from tfrecord._kernels import encode, encode_reference, example_pb2
 from tfrecord._kernels.engine import encode_kernel
-from tfrecord.encode import encode_example, encode_sequence_example
+from tfrecord._writing import values as _values
+from tfrecord._writing.encoder import encode_example, encode_sequence_example
+from tfrecord._writing.flat_columns import flatten_batch
 
 KERNEL: Any = encode_kernel
 FIELDS = {"byte": "bytes_list", "float": "float_list", "int": "int64_list"}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tfrecord import encode, example_pb2
-from tfrecord.encode import encode_example, encode_sequence_example
+from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.writer import TFRecordWriter
 
 FIELDS = {"bytes": "bytes_list", "float": "float_list", "int": "int64_list"}

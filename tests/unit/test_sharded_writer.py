@@ -15,7 +15,7 @@ import pytest
 from indexer import build, framing, streams
 from indexer.formats import load_index
 from tfrecord import example_pb2
-from tfrecord.encode import encode_example
+from tfrecord._writing.encoder import encode_example
 from tfrecord.writer import ShardedTFRecordWriter
 
 
@@ -99,7 +99,7 @@ def test_a_refused_record_changes_nothing(tmp_path: Path) -> None:
 def test_a_batch_that_cannot_be_written_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 100)
+    monkeypatch.setattr("tfrecord._writing.writer._BATCH_BYTES", 100)
     with ShardedTFRecordWriter(tmp_path / "a", 3) as writer:
         writer.write_batch({"x": np.arange(4)})
         output = writer._writers[1]._output

@@ -20,7 +20,7 @@ from written import POSIX, Full, examples, records
 
 from indexer import framing
 from tfrecord import example_pb2
-from tfrecord.encode import encode_example, encode_sequence_example
+from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.writer import TFRecordWriter
 
 
@@ -279,7 +279,7 @@ def test_a_new_file_only(tmp_path: Path) -> None:
 
 
 def test_raw_records_of_any_size_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecord._writer._COPY_BELOW", 100)
+    monkeypatch.setattr("tfrecord._writing.writer._COPY_BELOW", 100)
     file = io.BytesIO()
     with TFRecordWriter(file) as writer:
         writer.write_bytes(b"x" * 1000)

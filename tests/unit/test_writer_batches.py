@@ -11,9 +11,9 @@ from written import batch_of, examples, records
 
 from indexer import framing
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._flatten import flatten_batch
 from tfrecord._kernels.engine import encode_kernel
-from tfrecord.encode import RowFrames, encode_example
+from tfrecord._writing.encoder import RowFrames, encode_example
+from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord.writer import TFRecordWriter
 
 KERNEL = encode_kernel
@@ -263,7 +263,7 @@ def test_columns_that_are_not_what_they_say(problem: str) -> None:
 
 
 def test_a_large_batch_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 200)
+    monkeypatch.setattr("tfrecord._writing.writer._BATCH_BYTES", 200)
     assert batch_of({"x": np.arange(300)}) == [{"x": [i]} for i in range(300)]
 
 

@@ -62,7 +62,7 @@ def test_an_interrupt_in_the_middle_is_undone() -> None:
 
 
 def test_a_batch_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 100)
+    monkeypatch.setattr("tfrecord._writing.writer._BATCH_BYTES", 100)
     file = Full(1000)
     with TFRecordWriter(file) as writer:
         writer.write_batch({"x": np.arange(10)})

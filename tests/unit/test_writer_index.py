@@ -11,7 +11,7 @@ import pytest
 from indexer import build
 from indexer.errors import TFRecordError
 from indexer.formats import load_index
-from tfrecord.encode import encode_example
+from tfrecord._writing.encoder import encode_example
 from tfrecord.schema import SchemaCollector
 from tfrecord.writer import TFRecordWriter
 
@@ -38,9 +38,9 @@ def test_the_index_is_that_of_a_build(tmp_path: Path, compression: str | None) -
 def test_the_index_has_the_schema_of_a_build(
     tmp_path: Path, compression: str | None, sequence: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfrecord._written_index._RUN_BYTES", 100)
-    monkeypatch.setattr("tfrecord._writer._BATCH_BYTES", 100)
-    monkeypatch.setattr("tfrecord._writer._COPY_BELOW", 500)
+    monkeypatch.setattr("tfrecord._writing.index._RUN_BYTES", 100)
+    monkeypatch.setattr("tfrecord._writing.writer._BATCH_BYTES", 100)
+    monkeypatch.setattr("tfrecord._writing.writer._COPY_BELOW", 500)
     path = tmp_path / "a"
     lists = {"t": ([[1], [2, 3]], "int")} if sequence else None
     for mode in ("w", "a"):

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from tfrecord._flatten import flatten_batch
-from tfrecord._output import local_path
-from tfrecord._writer import TFRecordWriter, write_rows
-from tfrecord.encode import Datum, RowFrames
+from tfrecord._writing.encoder import Datum, RowFrames
+from tfrecord._writing.flat_columns import flatten_batch
+from tfrecord._writing.sink import local_path
+from tfrecord._writing.writer import TFRecordWriter, write_rows
 
 __all__ = ["ShardedTFRecordWriter"]
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord import _values
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._optional import optional
-from tfrecord._values import BYTES, FLOAT, INT, check_key, describe, refuse
+from tfrecord._writing import values as _values
+from tfrecord._writing.values import BYTES, FLOAT, INT, check_key, describe, refuse
 
 _EXPECTED = "an array, Ragged, BytesColumn or list with one entry a record, or a pair of it and a type name"
 

@@ -15,11 +15,7 @@ import numpy.typing as npt
 
 from indexer.errors import TFRecordError, printable
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
-from tfrecord._flatten import flatten_batch
-from tfrecord._output import Output, local_path
-from tfrecord._values import describe
-from tfrecord._written_index import WrittenIndex
-from tfrecord.encode import (
+from tfrecord._writing.encoder import (
     Datum,
     RowFrames,
     encode_example,
@@ -27,6 +23,10 @@ from tfrecord.encode import (
     encode_sequence_example,
     frame_bytes,
 )
+from tfrecord._writing.flat_columns import flatten_batch
+from tfrecord._writing.index import WrittenIndex
+from tfrecord._writing.sink import Output, local_path
+from tfrecord._writing.values import describe
 
 __all__ = ["TFRecordWriter", "write_rows"]
 
@@ -103,7 +103,7 @@ class TFRecordWriter:
     def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
         """Write one tf.train.Example, or with `sequence_datum` a tf.train.SequenceExample of context `datum`.
 
-        Both map a name to ``(value, typename)``; see `tfrecord.encode.encode_example` for values and errors.
+        Both map a name to ``(value, typename)``; see `tfrecord._writing.encoder.encode_example` for values and errors.
         """
         self._check_open()
         frame = encode_frame(datum, sequence_datum)
@@ -246,12 +246,12 @@ class TFRecordWriter:
 
     @staticmethod
     def serialize_tf_example(datum: Datum) -> bytes:
-        """The bytes of a tf.train.Example; see `tfrecord.encode.encode_example`."""
+        """The bytes of a tf.train.Example; see `tfrecord._writing.encoder.encode_example`."""
         return encode_example(datum)
 
     @staticmethod
     def serialize_tf_sequence_example(context_datum: Datum, features_datum: Datum) -> bytes:
-        """The bytes of a tf.train.SequenceExample; see `tfrecord.encode.encode_sequence_example`."""
+        """The bytes of a tf.train.SequenceExample; see `tfrecord._writing.encoder.encode_sequence_example`."""
         return encode_sequence_example(context_datum, features_datum)
 
     @staticmethod

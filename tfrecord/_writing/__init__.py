@@ -1,0 +1,1 @@
+"""Values and columns to records, and where the records go."""
