@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from indexer.framing import frame_record, scan  # noqa: E402
-from tfrecord.salvage import salvage  # noqa: E402
+from tfrecord.repair import salvage  # noqa: E402
 
 _PAGE = 4096
 

@@ -14,9 +14,9 @@ from damages import damaged_file
 from samples import MakeFile, Run
 
 from indexer.framing import frame_header, frame_record, scan
-from tfrecord._resync import FrameFinder, header_at, length_from_checksum
+from tfrecord._repair.resync import FrameFinder, header_at, length_from_checksum
 from tfrecord._writing.encoder import encode_example
-from tfrecord.salvage import salvage
+from tfrecord.repair import salvage
 
 Check = Callable[[bytes], list[bytes]]
 

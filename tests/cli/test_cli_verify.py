@@ -12,7 +12,7 @@ from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.errors import DecodeError, FeatureKindError
 from indexer.framing import frame_record
-from tfrecord._cli.turns import Stopped, Turns
+from tfrecord._repair.turns import Stopped, Turns
 from tfrecord.features import compile_features
 from tfrecord.parse import decode_record
 

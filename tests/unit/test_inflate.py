@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from tfrecord._inflate import inflate
+from tfrecord._repair.inflate import inflate
 
 MIB = 1 << 20
 

@@ -9,8 +9,8 @@ import click
 
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, json_option, progress, safe, size_text
-from tfrecord.salvage import SalvageReport
-from tfrecord.salvage import salvage as salvage_file
+from tfrecord.repair import SalvageReport
+from tfrecord.repair import salvage as salvage_file
 
 _LINES = 1000
 

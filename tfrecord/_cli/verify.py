@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from indexer.errors import TFRecordError
-from tfrecord._cli.checking import Checker, FileCheck
 from tfrecord._cli.common import (
     compression_option,
     count_text,
@@ -22,6 +21,7 @@ from tfrecord._cli.common import (
     size_text,
     threads_option,
 )
+from tfrecord._repair.checker import Checker, FileCheck
 
 
 @click.command()

@@ -26,9 +26,8 @@ from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
 from indexer.outputs import STREAM, Outputs
 from indexer.paths import split_compression
 from indexer.streams import normalize_compression, open_stream
-
-from ._inflate import GZIP_MAGIC, StreamDamage, find, inflate
-from ._resync import FrameFinder, header_at
+from tfrecord._repair.inflate import GZIP_MAGIC, StreamDamage, find, inflate
+from tfrecord._repair.resync import FrameFinder, header_at
 
 _RECORDS_A_STEP = 1 << 16
 _BYTES_A_STEP = 1 << 26

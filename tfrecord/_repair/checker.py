@@ -17,13 +17,13 @@ from indexer.files import is_url
 from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
 from indexer.outputs import STREAM
 from indexer.streams import detect, normalize_compression, open_stream
-from tfrecord._cli.turns import Turns
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._inflate import inflate
 from tfrecord._reading.payload_batches import batches
-from tfrecord._resync import FrameFinder
+from tfrecord._repair.inflate import inflate
+from tfrecord._repair.resync import FrameFinder
+from tfrecord._repair.turns import Turns
 from tfrecord.parse import bad_messages, record_kind
-from tfrecord.salvage import forget, map_file
+from tfrecord.repair import forget, map_file
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 20

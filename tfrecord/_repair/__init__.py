@@ -1,0 +1,1 @@
+"""What finds and checks the good parts of damaged files."""
