@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from indexer.errors import TFRecordError
 from indexer.options import warn_caller
-from tfrecord.sampling import SPLITS, Share
+from tfrecord.sampling.orders import SPLITS, Share
 from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
 from tfrecord.torch._epochs import EpochCounter, PassKey, Start
 from tfrecord.torch._errors import for_loader

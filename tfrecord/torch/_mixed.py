@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._permutation import Int64Array
-from tfrecord.mixing import MixOrder
+from tfrecord.sampling.mixing import MixOrder
+from tfrecord.sampling.permutation import Int64Array
 from tfrecord.torch._producer import BoolArray, Finish, finish_batch
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Rows, Source

@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfrecord._permutation import derive_key
 from tfrecord.iterator_utils import check_weights
 from tfrecord.loaders import check_pattern
-from tfrecord.mixing import ENDLESS, MixOrder
+from tfrecord.sampling.mixing import ENDLESS, MixOrder
+from tfrecord.sampling.permutation import derive_key
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._mixed import MixedBatches, MixedRecords

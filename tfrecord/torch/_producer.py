@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
-from tfrecord._permutation import Int64Array
-from tfrecord.sampling import Order
+from tfrecord.sampling.orders import Order
+from tfrecord.sampling.permutation import Int64Array
 from tfrecord.torch._errors import transform_error
 from tfrecord.torch._packing import TensorDict
 from tfrecord.torch._queue import with_last

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import TFRecordError
-from tfrecord._permutation import Int64Array
+from tfrecord.sampling.permutation import Int64Array
 
 __all__ = ["Readahead"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from indexer.errors import CorruptRecordError, TFRecordError
 from indexer.options import warn_caller
-from tfrecord._permutation import derive_key
 from tfrecord.reader import TFRecordReader
-from tfrecord.sampling import Share, StoredOrder, shuffled_order
+from tfrecord.sampling.orders import Share, StoredOrder, shuffled_order
+from tfrecord.sampling.permutation import derive_key
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._options import (

@@ -12,7 +12,6 @@ import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._permutation import Int64Array, Permutation
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import is_damage
 from tfrecord._reading.parts import ReaderParts
@@ -20,6 +19,7 @@ from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan, VarLenFeature
 from tfrecord.parse import decode_record
 from tfrecord.reader import TFRecordReader
+from tfrecord.sampling.permutation import Int64Array, Permutation
 from tfrecord.torch._readahead import Readahead
 
 __all__ = ["DROPPED", "Rows", "Source", "joined"]

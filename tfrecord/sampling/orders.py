@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfrecord._permutation import Int64Array, Permutation, as_count, derive_key, hash_places
+from tfrecord.sampling.permutation import Int64Array, Permutation, as_count, derive_key, hash_places
 
 __all__ = [
     "SPLITS",
