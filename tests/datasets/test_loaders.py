@@ -24,7 +24,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError
 from tfrecord._columns.batch import Ragged
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
-from tfrecord.torch._packing import TensorDict
+from tfrecord.torch._workers.packing import TensorDict
 
 # What torch and torchdata say of this machine and of each other.
 pytestmark = [

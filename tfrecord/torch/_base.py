@@ -13,13 +13,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 from indexer.errors import TFRecordError
 from indexer.options import warn_caller
 from tfrecord.sampling.orders import SPLITS, Share
-from tfrecord.torch._distributed import Consumer, RankResolver, worker_place
-from tfrecord.torch._epochs import EpochCounter, PassKey, Start
-from tfrecord.torch._errors import for_loader
 from tfrecord.torch._options import EpochOptions, as_integer
 from tfrecord.torch._producer import WINDOW
 from tfrecord.torch._source import DROPPED
 from tfrecord.torch._state import MOST, Restored, check_state, full_state, start_of, worker_fields
+from tfrecord.torch._workers.epochs import EpochCounter, PassKey, Start
+from tfrecord.torch._workers.errors import for_loader
+from tfrecord.torch._workers.ranks import Consumer, RankResolver, worker_place
 
 __all__ = ["EpochDataset"]
 

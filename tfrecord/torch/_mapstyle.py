@@ -12,8 +12,8 @@ from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import as_position, as_positions, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
 from tfrecord.reader import TFRecordReader
-from tfrecord.torch._errors import for_loader
 from tfrecord.torch._options import make_finish, make_source, one_of
+from tfrecord.torch._workers.errors import for_loader
 
 __all__ = ["TFRecordMapDataset"]
 

@@ -13,13 +13,13 @@ from tfrecord.loaders import check_pattern
 from tfrecord.sampling.mixing import ENDLESS, MixOrder
 from tfrecord.sampling.permutation import derive_key
 from tfrecord.torch._base import EpochDataset
-from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._mixed import MixedBatches, MixedRecords
 from tfrecord.torch._options import EpochOptions, check_split, count_units, make_finish, one_of
 from tfrecord.torch._producer import Finish, payload_batches
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Source, joined
+from tfrecord.torch._workers.ranks import Consumer
 
 __all__ = ["MultiTFRecordDataset"]
 

@@ -12,10 +12,10 @@ import torch
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.sampling.orders import Order
 from tfrecord.sampling.permutation import Int64Array
-from tfrecord.torch._errors import transform_error
-from tfrecord.torch._packing import TensorDict
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._source import DROPPED, Rows, Source
+from tfrecord.torch._workers.errors import transform_error
+from tfrecord.torch._workers.packing import TensorDict
 
 __all__ = [
     "PADDING",

@@ -14,7 +14,6 @@ from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.orders import Share, StoredOrder, shuffled_order
 from tfrecord.sampling.permutation import derive_key
 from tfrecord.torch._base import EpochDataset
-from tfrecord.torch._distributed import Consumer
 from tfrecord.torch._options import (
     EpochOptions,
     as_integer,
@@ -28,6 +27,7 @@ from tfrecord.torch._options import (
 from tfrecord.torch._producer import Finish, payload_batches, produce_batches, produce_records
 from tfrecord.torch._queue import shuffle_payloads, with_last
 from tfrecord.torch._source import DROPPED, Source
+from tfrecord.torch._workers.ranks import Consumer
 
 __all__ = ["TFRecordDataset"]
 

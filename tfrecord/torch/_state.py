@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfrecord.torch._epochs import Start
+from tfrecord.torch._workers.epochs import Start
 
 __all__ = ["MOST", "Restored", "check_state", "full_state", "start_of", "worker_fields"]
 

@@ -14,7 +14,7 @@ from multiprocessing import current_process
 from os import getpid
 from typing import Any, NamedTuple
 
-from tfrecord.torch._shared import SLOT_WORDS, SharedWords, is_alive
+from tfrecord.torch._workers.shared_words import SLOT_WORDS, SharedWords, is_alive
 
 __all__ = ["EpochCounter", "PassKey", "Start"]
 

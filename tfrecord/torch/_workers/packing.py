@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from tfrecord._columns.batch import TensorRagged
-from tfrecord.torch import _ring
+from tfrecord.torch._workers import blocks
 
 __all__ = ["TensorDict"]
 
@@ -123,9 +123,9 @@ def _pack(batch: dict[str, Any]) -> tuple[Any, ...]:
     parts = {name: packer.part(value) for name, value in batch.items()}
     groups = packer.groups()
     shapes = [tuple(tensor.shape) for tensor in packer.tensors]
-    block = _ring.take(packer.end) if packer.end > _INLINE else None
+    block = blocks.take(packer.end) if packer.end > _INLINE else None
     if block is not None:
-        packer.fill(_ring.view(block), groups)
+        packer.fill(blocks.view(block), groups)
         return parts, groups, shapes, block
     data = bytearray(packer.end)
     if data:
@@ -134,8 +134,8 @@ def _pack(batch: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _unpack(parts: Any, groups: list[_Group], shapes: list[tuple[int, ...]], data: Any) -> TensorDict:
-    block = data if isinstance(data, _ring.Block) else None
-    memory = memoryview(data) if block is None else _ring.view(block)
+    block = data if isinstance(data, blocks.Block) else None
+    memory = memoryview(data) if block is None else blocks.view(block)
     tensors: list[Any] = [None] * len(shapes)
     for group in groups:
         if block is not None:
@@ -148,7 +148,7 @@ def _unpack(parts: Any, groups: list[_Group], shapes: list[tuple[int, ...]], dat
             tensors[i] = tensor if len(shapes[i]) == 1 else tensor.view(shapes[i])
     result = TensorDict({name: _put_together(part, tensors, memory) for name, part in parts.items()})
     if block is not None:
-        _ring.release(block)
+        blocks.release(block)
     return result
 
 

@@ -1,0 +1,1 @@
+"""What the processes that read one dataset share."""
