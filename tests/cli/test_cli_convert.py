@@ -19,7 +19,7 @@ import pytest
 from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.framing import frame_record, scan
-from tfrecord._cli.layout import exact_record
+from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._writing.encoder import encode_example
 from tfrecord.parse import record_kind
 

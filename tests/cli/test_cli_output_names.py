@@ -12,7 +12,7 @@ import pytest
 from samples import MakeFile, Run, examples
 
 from tfrecord._cli import app
-from tfrecord._cli.formats import output_format
+from tfrecord._cli.conversion.formats import output_format
 
 TFRECORD = [
     "a.tfrecord",

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import pytest
 from samples import MakeFile, Run, examples, odd_sequences, png, wave
 
-from tfrecord._cli.viewdata import ViewData
-from tfrecord._cli.viewserver import ViewServer
+from tfrecord._cli.viewer.data import ViewData
+from tfrecord._cli.viewer.server import ViewServer
 from tfrecord._writing.encoder import encode_example
 from tfrecord.reader import TFRecordReader
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError
+from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of
-from tfrecord._cli.layout import exact_record
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._reading.payload_batches import Batch, record_type_of
 from tfrecord.features import compile_features

@@ -21,7 +21,7 @@ from tfrecord._cli.common import (
     progress,
     split_names,
 )
-from tfrecord._cli.formats import (
+from tfrecord._cli.conversion.formats import (
     FORMATS,
     SURVEYED,
     Source,
@@ -31,7 +31,7 @@ from tfrecord._cli.formats import (
     format_of,
     output_format,
 )
-from tfrecord._cli.layout import build_message, exact_record
+from tfrecord._cli.conversion.layout import build_message, exact_record
 from tfrecord._reading.payload_batches import Batch, batch_of_frames, record_type_of
 from tfrecord.schema import SchemaCollector
 

@@ -35,8 +35,8 @@ from tfrecord._cli.common import (
     size_text,
     table,
 )
+from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import value_text
-from tfrecord._cli.layout import exact_record
 from tfrecord._reading.payload_batches import Batch, batches, record_type_of
 from tfrecord.schema import check_metadata, merge_schemas
 

@@ -15,6 +15,7 @@ from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
 from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_condition, parse_positions, positions_of, positions_where
 from tfrecord._cli.common import compression_option, expand, json_option
+from tfrecord._cli.conversion.formats import Source
 from tfrecord._cli.convert import (
     in_out_argument,
     index_option,
@@ -22,7 +23,6 @@ from tfrecord._cli.convert import (
     shards_option,
     write_out,
 )
-from tfrecord._cli.formats import Source
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.reader import TFRecordReader

@@ -28,9 +28,9 @@ from tfrecord._cli.common import (
     safe,
     table,
 )
+from tfrecord._cli.conversion.json_and_tar import record_json
+from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import bytes_text, kind_of, value_text
-from tfrecord._cli.layout import exact_record
-from tfrecord._cli.text_formats import record_json
 from tfrecord._reading.payload_batches import batches
 from tfrecord.parse import record_kind
 from tfrecord.reader import TFRecordReader

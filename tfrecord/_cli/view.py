@@ -8,8 +8,8 @@ import click
 
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
-from tfrecord._cli.viewdata import ViewData
-from tfrecord._cli.viewserver import ViewServer
+from tfrecord._cli.viewer.data import ViewData
+from tfrecord._cli.viewer.server import ViewServer
 from tfrecord.reader import TFRecordReader
 
 

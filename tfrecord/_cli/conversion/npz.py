@@ -24,8 +24,8 @@ from numpy.lib import format as npy
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from indexer.outputs import Outputs
-from tfrecord._cli.arrow_format import RECORD, encode_rows
-from tfrecord._cli.layout import REST, Layout, columns_of
+from tfrecord._cli.conversion.arrow import RECORD, encode_rows
+from tfrecord._cli.conversion.layout import REST, Layout, columns_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from indexer.errors import TFRecordError
 from tfrecord._cli.choosing import parse_condition, positions_where
+from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of, value_text
-from tfrecord._cli.layout import exact_record
 from tfrecord._cli.sniffing import Content, as_text, sniff_bytes
 from tfrecord.parse import record_kind
 from tfrecord.reader import TFRecordReader

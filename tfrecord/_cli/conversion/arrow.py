@@ -18,7 +18,7 @@ import numpy.typing as npt
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from indexer.outputs import Outputs
-from tfrecord._cli.layout import REST, Field, Layout, columns_of
+from tfrecord._cli.conversion.layout import REST, Field, Layout, columns_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.from_arrow import column_of
 from tfrecord._optional import optional

@@ -24,7 +24,7 @@ import click
 
 from indexer.errors import TFRecordError
 from tfrecord._cli.common import jsonable
-from tfrecord._cli.viewdata import NotFound, ViewData
+from tfrecord._cli.viewer.data import NotFound, ViewData
 
 _MEDIA = frozenset(
     "image/jpeg image/png image/gif image/webp image/bmp audio/wav audio/flac audio/ogg audio/mpeg".split()
@@ -34,7 +34,7 @@ _NOTHING = "default-src 'none'; sandbox"
 
 def _page() -> tuple[bytes, str]:
     """The page, and the policy that lets its own script and style run and nothing else."""
-    text = (files("tfrecord._cli") / "page.html").read_text(encoding="utf-8")
+    text = (files("tfrecord._cli.viewer") / "page.html").read_text(encoding="utf-8")
     hashes = {}
     for tag in ("script", "style"):
         match = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)

@@ -16,10 +16,10 @@ from indexer.framing import VERIFY_LENGTHS
 from indexer.outputs import STREAM, Outputs, is_special
 from indexer.paths import is_data_name, split_compression
 from indexer.streams import Chunk
-from tfrecord._cli.arrow_format import ArrowSink, read_arrow
-from tfrecord._cli.layout import Layout, survey
-from tfrecord._cli.npz_format import NpzSink, read_npz
-from tfrecord._cli.text_formats import JsonSink, TarSink, read_json, read_tar
+from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
+from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, read_json, read_tar
+from tfrecord._cli.conversion.layout import Layout, survey
+from tfrecord._cli.conversion.npz import NpzSink, read_npz
 from tfrecord._reading.payload_batches import Batch, batch_of, batches, record_type_of
 
 SUFFIXES = {

@@ -20,8 +20,8 @@ from indexer.framing import frame_record
 from indexer.outputs import Outputs
 from indexer.paths import split_compression
 from indexer.streams import detect, open_stream
+from tfrecord._cli.conversion.layout import Layout, build_message, exact_record
 from tfrecord._cli.describe import feature_json, kind_of
-from tfrecord._cli.layout import Layout, build_message, exact_record
 from tfrecord._cli.sniffing import sniff_bytes
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import Batch, batch_of_frames

@@ -1,0 +1,1 @@
+"""The formats that `tfrecord convert` reads and writes."""
