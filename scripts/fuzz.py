@@ -80,9 +80,9 @@ def check_messages(data: bytes, lists: bool) -> None:
     some = (("a", 3, None, None), ("b", 2, (), b"\0\0\0\0"), ("cc", 0, None, None), ("", 1, None, None))
     more = (("a", 3, (2,), None), ("key_of_more_than_sixteen_bytes", 1, (), None))
     columns = (None, some, more, some[:1])[data[0] & 3]
-    level = min(data[0] >> 2 & 3, _decode.BEST_LEVEL)
+    level = min(data[0] >> 2 & 3, decode.BEST_LEVEL)
     request = (columns, columns if lists else False)
-    decoder, oracle = _decode.Decoder(*request, simd=level), _reference.Decoder(*request)
+    decoder, oracle = decode.Decoder(*request, simd=level), decode_reference.Decoder(*request)
     batch = (first, second, second, second, first, first) if data[0] & 16 else (first, second)
     same("columns", decoded(decoder, batch, 1), decoded(oracle, batch, 1))
     native, reference = decoder.record(second), oracle.record(second)
@@ -90,10 +90,10 @@ def check_messages(data: bytes, lists: bool) -> None:
     if native[0] is None:
         for own, others in zip(native[1:], reference[1:], strict=True):
             same("records", repr(own), repr(others))
-    same("kinds", _decode.record_kind(second), _reference.record_kind(second))
+    same("kinds", decode.record_kind(second), decode_reference.record_kind(second))
     lengths = np.array([len(record) for record in batch], np.int64)
     places = b"".join(batch), np.cumsum(lengths) - lengths, lengths
-    same("checks", _decode.check_records(*places).tolist(), _reference.check_records(*places).tolist())
+    same("checks", decode.check_records(*places).tolist(), decode_reference.check_records(*places).tolist())
 
 
 def check_example(data: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from indexer.framing import frame_record
-from tfrecord._columns.batch import ColumnBatch
+from tfrecord.columns import ColumnBatch
 from tfrecord.example_pb2 import Example, SequenceExample
 
 

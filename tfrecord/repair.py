@@ -8,7 +8,6 @@ wiped, removed or inserted.
 from __future__ import annotations
 
 import gzip
-import mmap
 import os
 import shutil
 import stat
@@ -18,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from indexer.compression import HEAD_SIZE, detect, is_frame
 from indexer.files import is_url
@@ -27,6 +26,7 @@ from indexer.outputs import STREAM, Outputs
 from indexer.paths import split_compression
 from indexer.streams import normalize_compression, open_stream
 from tfrecord._repair.inflate import GZIP_MAGIC, StreamDamage, find, inflate
+from tfrecord._repair.mapped import forget, map_file
 from tfrecord._repair.resync import FrameFinder, header_at
 
 _RECORDS_A_STEP = 1 << 16
@@ -168,24 +168,6 @@ def _note(data: memoryview, report: SalvageReport, damage: Damage, end: int) -> 
         elif end > declared:
             detail = f"{end - declared} bytes more than its length says"
     report.damages.append(Damage(damage.record, damage.offset, damage.length, damage.reason, detail))
-
-
-def map_file(file: IO[bytes]) -> memoryview:
-    """The file's bytes, mapped; the map goes when the last view of it does."""
-    file.flush()
-    if not os.fstat(file.fileno()).st_size:
-        return memoryview(b"")
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def forget(data: memoryview, start: int, end: int) -> None:
-    """Let go of the pages of a map that were read: they stay in the page cache, but not in this process."""
-    mapping = data.obj
-    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        start -= start % mmap.PAGESIZE
-        end -= end % mmap.PAGESIZE
-        if end > start:
-            mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrecord._writing.encoder import encode_example, encode_sequence_example
+from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.example_pb2 import Example, SequenceExample
 
 Run = Callable[..., Any]

@@ -20,7 +20,7 @@ from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.framing import frame_record, scan
 from tfrecord._cli.conversion.layout import exact_record
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.parse import record_kind
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ import pytest
 from samples import MakeFile, Run, examples, odd_examples, odd_sequences, png, wave
 
 from indexer.shards import shard_sets
-from tfrecord._cli import source
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.sniffing import sniff_bytes
-from tfrecord._writing.encoder import encode_example
+from tfrecord._reading import payload_batches
+from tfrecord.encode import encode_example
 
 # Of each real file: records, type, and a feature with its kind.
 REAL = {
@@ -174,7 +174,9 @@ def test_stats_do_not_depend_on_batches_and_threads(
     ]
     path = make_file(made)
     expected = run("stats", "--threads", 1, "--json", path).json()
-    monkeypatch.setattr(source.batches, "__kwdefaults__", {**source.batches.__kwdefaults__, "records": 70})
+    monkeypatch.setattr(
+        payload_batches.batches, "__kwdefaults__", {**payload_batches.batches.__kwdefaults__, "records": 70}
+    )
     found = run("stats", "--threads", 4, "--json", path).json()
     for one, other in zip(expected["columns"], found["columns"], strict=True):
         assert one.pop("mean") == pytest.approx(other.pop("mean"))

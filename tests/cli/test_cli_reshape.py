@@ -13,7 +13,7 @@ from samples import MakeFile, Run, examples
 from indexer.framing import scan
 from tfrecord._cli.choosing import parse_positions, positions_of
 from tfrecord._cli.conversion.layout import exact_record
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 
 
 def payloads_of(path: Path) -> list[bytes]:

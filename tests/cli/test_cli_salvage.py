@@ -15,7 +15,7 @@ from samples import MakeFile, Run
 
 from indexer.framing import frame_header, frame_record, scan
 from tfrecord._repair.resync import FrameFinder, header_at, length_from_checksum
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.repair import salvage
 
 Check = Callable[[bytes], list[bytes]]

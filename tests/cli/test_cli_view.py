@@ -18,7 +18,7 @@ from samples import MakeFile, Run, examples, odd_sequences, png, wave
 
 from tfrecord._cli.viewer.data import ViewData
 from tfrecord._cli.viewer.server import ViewServer
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.reader import TFRecordReader
 
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">\u2028"\'&'

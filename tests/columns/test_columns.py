@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch, concat
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch, concat
 
 WORDS = [b"a", b"", b"tail\0\0", b"x" * 100, b"b\n"]
 
@@ -480,6 +480,6 @@ def test_nothing_optional_is_imported() -> None:
     import subprocess
     import sys
 
-    code = "import sys, tfrecord._columns.batch; print({'torch', 'pyarrow', 'pandas', 'polars'} & set(sys.modules))"
+    code = "import sys, tfrecord.columns; print({'torch', 'pyarrow', 'pandas', 'polars'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrecord import _arrow
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._columns import to_arrow
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 
 pa = pytest.importorskip("pyarrow")
-needs_views = pytest.mark.skipif(not _arrow.knows_views(), reason="pyarrow before 19 takes no views")
+needs_views = pytest.mark.skipif(not to_arrow.knows_views(), reason="pyarrow before 19 takes no views")
 
 WORDS = [b"", b"twelve bytes", b"thirteen byte", b"\xff\0" * 50, b"x"]
 
@@ -51,7 +51,7 @@ def test_values_types_and_nulls() -> None:
     assert rows[4]["vec"] == [8.0, 9.0] and rows[4]["pair"] == [b"i", b"j"]
     assert rows[1]["cube"] == batch()["cube"][1].tolist()
     assert [row["flag"] for row in rows] == [True, False, True, True, False]
-    binary = pa.binary_view() if _arrow.knows_views() else pa.large_binary()
+    binary = pa.binary_view() if to_arrow.knows_views() else pa.large_binary()
     assert made.schema.field("word").type == binary
     assert made.schema.field("tags").type == pa.large_list(binary)
     assert made.schema.field("steps").type == pa.large_list(pa.large_list(pa.int64()))
@@ -150,7 +150,7 @@ def test_offsets_beyond_two_gibibytes(tmp_path: Any) -> None:
 
 
 def test_what_views_cannot_hold_is_large_binary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_arrow, "_VIEW_MAX", 10)
+    monkeypatch.setattr(to_arrow, "_VIEW_MAX", 10)
     array = BytesColumn.from_list([b"x" * 11, b""]).to_arrow()
     assert array.type == pa.large_binary() and array.to_pylist() == [b"x" * 11, b""]
 

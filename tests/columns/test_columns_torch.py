@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch, TensorRagged
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch, TensorRagged
 
 torch = pytest.importorskip("torch")
 

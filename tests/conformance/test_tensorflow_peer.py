@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from tfrecord import example_pb2
-from tfrecord._columns.batch import BytesColumn, Ragged
-from tfrecord._writing.encoder import encode_example, encode_sequence_example
+from tfrecord.columns import BytesColumn, Ragged
+from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.writer import ShardedTFRecordWriter, TFRecordWriter
 
 PYTHON = os.environ.get("TFRECORD_TF_PYTHON")

@@ -24,7 +24,7 @@ from indexer.errors import (
     TruncatedRecordError,
 )
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
-from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.example_pb2 import Example, SequenceExample
 from tfrecord.features import FixedLenFeature, VarLenFeature
 from tfrecord.loaders import multi_tfrecord_loader, tfrecord_iterator, tfrecord_loader

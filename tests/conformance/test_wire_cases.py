@@ -12,7 +12,7 @@ import pytest
 
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord import parse
-from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.features import compile_features
 from tfrecord.parse import (
     parse_example,

@@ -18,7 +18,7 @@ import numpy.random  # noqa: F401 - here, and not at the first use in each worke
 import torch.utils.data._utils.worker as torch_worker
 
 import indexer
-from tfrecord._columns.batch import Ragged
+from tfrecord.columns import Ragged
 from tfrecord.features import FixedLenFeature
 from tfrecord.writer import TFRecordWriter
 

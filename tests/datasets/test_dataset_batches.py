@@ -13,7 +13,7 @@ from simulation import DENSE, SimulatedLoader, ids, read_with
 from torch.utils.data import DataLoader
 
 from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError, TruncatedRecordError
-from tfrecord._columns.batch import Ragged
+from tfrecord.columns import Ragged
 from tfrecord.features import VarLenFeature
 from tfrecord.torch import TFRecordDataset, pad_collate
 from tfrecord.writer import TFRecordWriter

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfrecord import example_pb2
-from tfrecord._writing.encoder import encode_example, encode_sequence_example
+from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.writer import TFRecordWriter
 
 torch = pytest.importorskip("torch")

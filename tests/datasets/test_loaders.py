@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError
-from tfrecord._columns.batch import Ragged
+from tfrecord.columns import Ragged
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
 from tfrecord.torch._workers.packing import TensorDict
 

@@ -13,7 +13,7 @@ import tfrecord
 from indexer.__main__ import main
 from indexer.formats import load_index
 from indexer.framing import frame_record
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 
 PAYLOADS = [b"alpha", b"", b"xyz"]
 

@@ -13,7 +13,7 @@ import pytest
 from indexer.framing import frame_record
 from indexer.options import check_count, check_threads
 from indexer.paths import split_compression
-from tfrecord._columns.batch import ColumnBatch
+from tfrecord.columns import ColumnBatch
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
 

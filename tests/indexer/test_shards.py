@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexer.shards import shard_sets
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.reader import TFRecordReader
 
 

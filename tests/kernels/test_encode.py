@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrecord import encode, example_pb2
-from tfrecord._writing.encoder import encode_example, encode_sequence_example
+from tfrecord import example_pb2
+from tfrecord._writing import encoder
+from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.writer import TFRecordWriter
 
 FIELDS = {"bytes": "bytes_list", "float": "float_list", "int": "int64_list"}
@@ -382,12 +383,12 @@ def test_an_example_of_two_gibibytes_is_refused() -> None:
 def test_the_limit_is_on_the_whole_record(monkeypatch: pytest.MonkeyPatch) -> None:
     datum = {"a": (b"x" * 50, "byte"), "b": (b"y" * 50, "byte")}
     size = len(encode_example(datum))
-    monkeypatch.setattr(encode, "MAX_EXAMPLE_BYTES", size)
+    monkeypatch.setattr(encoder, "MAX_EXAMPLE_BYTES", size)
     assert len(encode_example(datum)) == size
-    monkeypatch.setattr(encode, "MAX_EXAMPLE_BYTES", size - 1)
+    monkeypatch.setattr(encoder, "MAX_EXAMPLE_BYTES", size - 1)
     with pytest.raises(ValueError, match=f"got a record of {size} bytes, expected at most"):
         encode_example(datum)
-    monkeypatch.setattr(encode, "MAX_EXAMPLE_BYTES", 100)
+    monkeypatch.setattr(encoder, "MAX_EXAMPLE_BYTES", 100)
     with pytest.raises(ValueError, match="^feature 'b': got a record of at least"):
         encode_example(datum)
 

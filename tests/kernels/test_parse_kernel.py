@@ -18,7 +18,7 @@ from tfrecord.parse import parse_example
     "sizes", [[1], [2], [3], [8], [9], [10], [1, 2], [1, 9, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
 )
 def test_varints_at_every_simd_level(sizes: list[int]) -> None:
-    from tfrecord._kernels import decode, decode_reference_wire
+    from tfrecord._kernels import decode, wire_reference
 
     choices = random.Random(sum(sizes))
     for count in [*range(30), 63, 64, 65, 71, 72, 73, 79, 80, 81, 200, 1000]:
@@ -29,16 +29,16 @@ def test_varints_at_every_simd_level(sizes: list[int]) -> None:
         run = b"".join(_varint(value) for value in values)
         expected = np.array(values, np.uint64).view(np.int64)
         assert (
-            _reference_wire._values(
+            wire_reference._values(
                 b"\x0a" + _varint(len(run)) + run, 3, [(0, len(run) + 1 + len(_varint(len(run))))], 4
             ).tolist()
             == expected.tolist()
         )
-        for level in range(_decode.BEST_LEVEL + 1):
-            got = _decode.decode_varints(run, level)
+        for level in range(decode.BEST_LEVEL + 1):
+            got = decode.decode_varints(run, level)
             assert isinstance(got, np.ndarray) and got.tolist() == expected.tolist()
             for bad in (run + b"\x80", run + b"\x80" * 10 + b"\1" + bytes(80), b"\xff" * 11 + run):
-                status = _decode.decode_varints(bad, level)
+                status = decode.decode_varints(bad, level)
                 assert isinstance(status, int) and status in (1, 6)
 
 
@@ -52,9 +52,9 @@ def _varint(value: int) -> bytes:
 
 @pytest.mark.skipif(engine != "native", reason="a contract of the kernel")
 def test_payloads_outside_their_buffers_are_refused() -> None:
-    from tfrecord import _decode
+    from tfrecord._kernels import decode
 
-    decoder = _decode.Decoder(None)
+    decoder = decode.Decoder(None)
     zero, ids = np.zeros(1, np.int64), np.zeros(1, np.int32)
     for offset, length, number in [
         (0, 5, 0),
@@ -70,7 +70,7 @@ def test_payloads_outside_their_buffers_are_refused() -> None:
     with pytest.raises(ValueError, match="an array of 1 is needed"):
         decoder.decode((b"",), zero, np.zeros(2, np.int64), None)
     with pytest.raises(ValueError, match="SIMD level"):
-        _decode.Decoder(None, False, 99)
+        decode.Decoder(None, False, 99)
 
 
 @pytest.mark.skipif(engine != "native", reason="the reference holds one record at a time")

@@ -13,7 +13,7 @@ from indexer.framing import check_frames, scan
 from indexer.scanning import scan_index
 from indexer.streams import iter_chunks
 from tfrecord._kernels.engine import engine
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.parse import parse_example, parse_sequence_example
 from tfrecord.reader import TFRecordReader, build_index
 

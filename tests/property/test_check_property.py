@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_decode_property import Messages
 
-from tfrecord import _reference
+from tfrecord._kernels import decode_reference
 from tfrecord._kernels.engine import decode_kernel
 
 # What is before the values is compared in two words, and one more for each 8 bytes from 16 to 64.
@@ -30,7 +30,7 @@ def statuses(engine: Any, records: list[bytes], padding: bytes = b"") -> list[in
 
 
 def check(records: list[bytes], padding: bytes = b"") -> list[int]:
-    expected = statuses(_reference, records)
+    expected = statuses(decode_reference, records)
     assert statuses(decode_kernel, records, padding) == expected
     zero = np.zeros(1, np.int64)
     for record, status in zip(records, expected, strict=True):
@@ -115,7 +115,7 @@ def test_every_byte_of_a_record() -> None:
     for place, byte in enumerate(good):
         changed = [good[:place] + bytes([byte ^ 1 << bit]) + good[place + 1 :] for bit in range(8)]
         records = [record for one in changed for record in (good, one)]
-        assert statuses(decode_kernel, records) == statuses(_reference, records), place
+        assert statuses(decode_kernel, records) == statuses(decode_reference, records), place
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3])
@@ -135,7 +135,10 @@ def test_values_of_every_length(kind: int) -> None:
         for size in range(150):
             for run in (b"\x01" * size, b"\x80" * (size - 1) + b"\x01", b"\x81" * size):
                 records = [good, record(key_length, run), record(key_length, run)]
-                assert statuses(decode_kernel, records) == statuses(_reference, records), (key_length, run)
+                assert statuses(decode_kernel, records) == statuses(decode_reference, records), (
+                    key_length,
+                    run,
+                )
 
 
 def test_what_is_wrong() -> None:

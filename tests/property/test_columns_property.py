@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, concat
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, concat
 
 byte_strings = st.lists(st.binary(max_size=20), max_size=12)
 int_rows = st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), max_size=8)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfrecord import _reference, _reference_wire, example_pb2, parse
+from tfrecord import example_pb2, parse
+from tfrecord._kernels import decode_reference, wire_reference
 from tfrecord._kernels.engine import engine
 from tfrecord.features import FixedLenFeature
 
@@ -27,13 +28,13 @@ seeds = st.randoms(use_true_random=False)
 
 def kernels() -> list[tuple[str, Any]]:
     """Every decoder there is: the reference, and the kernel at each SIMD level of this processor."""
-    found: list[tuple[str, Any]] = [("reference", _reference.Decoder)]
+    found: list[tuple[str, Any]] = [("reference", decode_reference.Decoder)]
     if engine == "native":
-        from tfrecord import _decode
+        from tfrecord._kernels import decode
 
-        for name, level in _decode.SIMD_LEVELS.items():
-            if level <= _decode.BEST_LEVEL:
-                found.append((name, lambda *a, level=level: _decode.Decoder(*a, simd=level)))
+        for name, level in decode.SIMD_LEVELS.items():
+            if level <= decode.BEST_LEVEL:
+                found.append((name, lambda *a, level=level: decode.Decoder(*a, simd=level)))
     return found
 
 
@@ -366,7 +367,7 @@ def test_protobuf_agrees_with_the_reference(choices: random.Random) -> None:
     messages = Messages(choices, tame=True)
     data = messages.message(True)
     message = example_pb2.SequenceExample.FromString(data)
-    context, lists = _reference_wire.parse_message(data, None, None)
+    context, lists = wire_reference.parse_message(data, None, None)
     quiet = {key: from_protobuf(feature) for key, feature in message.context.feature.items()}
     assert without_nan({k: plain(data, *v) for k, v in context.items()}) == without_nan(quiet)
     steps = {k: [from_protobuf(f) for f in v.feature] for k, v in message.feature_lists.feature_list.items()}
@@ -390,9 +391,9 @@ def test_protobuf_refuses_what_the_reference_refuses(choices: random.Random) -> 
     messages = Messages(choices, tame=True)
     data = messages.mutated(messages.message(True))
     try:
-        _reference_wire.parse_message(data, None, None)
+        wire_reference.parse_message(data, None, None)
         status = 0
-    except _reference_wire.WireError as error:
+    except wire_reference.WireError as error:
         status = error.args[0]
     try:
         example_pb2.SequenceExample.FromString(data)
@@ -401,7 +402,7 @@ def test_protobuf_refuses_what_the_reference_refuses(choices: random.Random) -> 
         assert type(error).__name__ == "DecodeError"
         accepted = False
     # Not looked at by upb: field number 0 inside groups.
-    assert accepted == (status == 0) or (accepted and status == _reference_wire.BAD_TAG)
+    assert accepted == (status == 0) or (accepted and status == wire_reference.BAD_TAG)
 
 
 @given(choices=seeds)

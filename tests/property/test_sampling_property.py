@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfrecord.sampling import SPLITS, BlockOrder, Permutation, QueueOrder, Share
 from tfrecord.sampling.mixing import MixOrder
-from tfrecord.sampling.orders import SPLITS, BlockOrder, Permutation, QueueOrder, Share
 
 counts = st.one_of(st.integers(0, 60), st.integers(16_000, 17_000))
 keys = st.integers(-(2**80), 2**80)

@@ -11,7 +11,7 @@ from recorded import example, ids, sequence, write
 
 from indexer.build import build_index as build_plain_index
 from indexer.errors import FeatureKindError, MissingFeatureError, TFRecordError
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord.columns import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.features import FixedLenFeature
 from tfrecord.reader import TFRecordReader, build_index
 

@@ -10,7 +10,7 @@ import pytest
 from recorded import example, ids, sequence, write
 
 from indexer.errors import IndexFileError, StaleIndexError
-from tfrecord._columns.batch import BytesColumn
+from tfrecord.columns import BytesColumn
 from tfrecord.reader import TFRecordReader, build_index
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import ChecksumError, DecodeError, FeatureKindError
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.reader import TFRecordReader, build_index
 from tfrecord.writer import TFRecordWriter
 

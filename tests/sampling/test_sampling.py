@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tfrecord.iterator_utils import check_weights
+from tfrecord.sampling import BlockOrder, Permutation, QueueOrder, Share, StoredOrder, shuffled_order
 from tfrecord.sampling.mixing import ENDLESS, MixOrder
-from tfrecord.sampling.orders import BlockOrder, Permutation, QueueOrder, Share, StoredOrder, shuffled_order
 
 # Beyond the sizes of the sorted table, so that the network is what is tested.
 LARGE = 20_000
@@ -132,7 +132,7 @@ class TestPermutation:
         assert abs(chi_square(low_bits, count / 256)) < 5
 
     def test_other_processes_agree(self) -> None:
-        code = "from tfrecord.sampling.orders import Permutation as P; print(P(30000, seed=7, epoch=2)[:3].tolist())"
+        code = "from tfrecord.sampling import Permutation as P; print(P(30000, seed=7, epoch=2)[:3].tolist())"
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert found.stdout.strip() == str(Permutation(30000, seed=7, epoch=2)[:3].tolist())
 
@@ -266,7 +266,7 @@ class TestMix:
 
 
 def test_neutral_core_imports_no_torch() -> None:
-    code = "import sys, tfrecord.sampling.orders, tfrecord.sampling.mixing; print('torch' in sys.modules)"
+    code = "import sys, tfrecord.sampling, tfrecord.sampling.mixing; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 

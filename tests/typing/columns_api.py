@@ -13,7 +13,7 @@ import numpy.typing as npt
 from typing_extensions import assert_type
 
 from tfrecord import BytesColumn, ColumnBatch, Ragged, SequenceBatch, decode_tensor_proto, example_pb2
-from tfrecord._columns.batch import TensorRagged
+from tfrecord.columns import TensorRagged
 from tfrecord.tools.tfrecord2idx import create_index, create_indices, main
 
 rows = np.array([0, 1])

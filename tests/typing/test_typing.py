@@ -26,7 +26,7 @@ def test_a_wrong_assertion_is_caught(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         "from typing_extensions import assert_type\n"
-        "from tfrecord._columns.batch import BytesColumn\n"
+        "from tfrecord.columns import BytesColumn\n"
         "def check(column: BytesColumn) -> None:\n"
         "    assert_type(column[0], str)\n"
     )

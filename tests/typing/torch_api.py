@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from typing_extensions import assert_type
 
-from tfrecord.sampling.orders import Permutation
+from tfrecord.sampling import Permutation
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset, pad_collate
 
 

@@ -8,7 +8,7 @@ import pytest
 from messages import example, floats, ints, sequence, strings
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
-from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.features import FixedLenFeature, VarLenFeature, compile_features
 from tfrecord.parse import (
     decode_record,

@@ -10,7 +10,7 @@ from indexer.build import build_index
 from indexer.errors import DecodeError, FeatureKindError, IndexFileError
 from indexer.formats import write_index
 from indexer.framing import frame_record
-from tfrecord._columns.batch import BytesColumn
+from tfrecord.columns import BytesColumn
 from tfrecord.example_pb2 import Example, SequenceExample
 from tfrecord.parse import decode_batch, parse_example
 from tfrecord.reader import TFRecordReader

@@ -15,7 +15,7 @@ import pytest
 from indexer import build, framing, streams
 from indexer.formats import load_index
 from tfrecord import example_pb2
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.writer import ShardedTFRecordWriter
 
 

@@ -20,7 +20,7 @@ from written import POSIX, Full, examples, records
 
 from indexer import framing
 from tfrecord import example_pb2
-from tfrecord._writing.encoder import encode_example, encode_sequence_example
+from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.writer import TFRecordWriter
 
 

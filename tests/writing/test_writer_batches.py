@@ -10,10 +10,10 @@ import pytest
 from written import batch_of, examples, records
 
 from indexer import framing
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._kernels.engine import encode_kernel
 from tfrecord._writing.encoder import RowFrames, encode_example
 from tfrecord._writing.flat_columns import flatten_batch
+from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.writer import TFRecordWriter
 
 KERNEL = encode_kernel

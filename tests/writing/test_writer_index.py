@@ -11,7 +11,7 @@ import pytest
 from indexer import build
 from indexer.errors import TFRecordError
 from indexer.formats import load_index
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.schema import SchemaCollector
 from tfrecord.writer import TFRecordWriter
 

@@ -17,7 +17,7 @@ import pytest
 
 from indexer import build, framing, streams
 from indexer.formats import load_index
-from tfrecord._writing.encoder import encode_example
+from tfrecord.encode import encode_example
 from tfrecord.writer import ShardedTFRecordWriter, TFRecordWriter
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")

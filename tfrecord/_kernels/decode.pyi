@@ -1,5 +1,7 @@
-"""Kernel: tf.Example wire bytes to columns, and to dicts of single records. `tfrecord._kernels.decode_reference` is its
-twin."""
+"""Kernel: tf.Example wire bytes to columns, and to dicts of single records.
+
+`decode_reference` is its twin.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-# The arrays of a batch: included by _decode.pyx.
+# The arrays of a batch: included by decode.pyx.
 
 cdef class _Assembly:
     """The arrays of a batch, and where each chunk writes into them."""

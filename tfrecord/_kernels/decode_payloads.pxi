@@ -1,4 +1,4 @@
-# Where the payloads of a batch are: included by _decode.pyx.
+# Where the payloads of a batch are: included by decode.pyx.
 
 cdef class _Payloads:
     """Where the payloads are: the buffers are held until this is gone."""

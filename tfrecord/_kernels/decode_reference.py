@@ -1,6 +1,6 @@
 """Messages to columns in plain Python: what runs where no compiler was, and the oracle of the kernel's tests.
 
-`Decoder` and the functions have the contracts of the compiled `_decode` (see `_decode.pyi`).
+`Decoder` and the functions have the contracts of the compiled `decode` (see `decode.pyi`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def record_kind(payload: Any) -> int:
 
 
 def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dict[str, Any], dict[str, Any]]:
-    """Which features records have; see `_decode.pyi`."""
+    """Which features records have; see `decode.pyi`."""
     data = memoryview(buffer).cast("B")
     features: dict[str, list[tuple[int, int]]] = {}
     lists: dict[str, list[list[tuple[int, int]]]] = {}
@@ -87,7 +87,7 @@ def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dic
 
 
 def check_records(buffer: Any, offsets: Any, lengths: Any) -> Any:
-    """A status (uint8) for each record; see `_decode.pyi`."""
+    """A status (uint8) for each record; see `decode.pyi`."""
     data = memoryview(buffer).cast("B")
     statuses = np.zeros(len(offsets), np.uint8)
     for row, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
@@ -185,7 +185,7 @@ Request = tuple[str, int, Any, Any]
 
 
 class Decoder:
-    """See `_decode.pyi`."""
+    """See `decode.pyi`."""
 
     def __init__(self, columns: tuple[Request, ...] | None, lists: Any = False, simd: int = -1) -> None:
         self._columns = columns

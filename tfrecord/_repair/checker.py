@@ -20,10 +20,10 @@ from indexer.streams import detect, normalize_compression, open_stream
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import batches
 from tfrecord._repair.inflate import inflate
+from tfrecord._repair.mapped import forget, map_file
 from tfrecord._repair.resync import FrameFinder
 from tfrecord._repair.turns import Turns
 from tfrecord.parse import bad_messages, record_kind
-from tfrecord.repair import forget, map_file
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 20

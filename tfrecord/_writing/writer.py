@@ -103,7 +103,7 @@ class TFRecordWriter:
     def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
         """Write one tf.train.Example, or with `sequence_datum` a tf.train.SequenceExample of context `datum`.
 
-        Both map a name to ``(value, typename)``; see `tfrecord._writing.encoder.encode_example` for values and errors.
+        Both map a name to ``(value, typename)``; see `tfrecord.encode_example` for values and errors.
         """
         self._check_open()
         frame = encode_frame(datum, sequence_datum)
@@ -246,12 +246,12 @@ class TFRecordWriter:
 
     @staticmethod
     def serialize_tf_example(datum: Datum) -> bytes:
-        """The bytes of a tf.train.Example; see `tfrecord._writing.encoder.encode_example`."""
+        """The bytes of a tf.train.Example; see `tfrecord.encode_example`."""
         return encode_example(datum)
 
     @staticmethod
     def serialize_tf_sequence_example(context_datum: Datum, features_datum: Datum) -> bytes:
-        """The bytes of a tf.train.SequenceExample; see `tfrecord._writing.encoder.encode_sequence_example`."""
+        """The bytes of a tf.train.SequenceExample; see `tfrecord.encode_sequence_example`."""
         return encode_sequence_example(context_datum, features_datum)
 
     @staticmethod
