@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tfrecord import example_pb2
 from tfrecord._kernels import encode_reference
 from tfrecord._kernels.engine import encode_kernel
-from tfrecord._writing import encoder
+from tfrecord._writing import encoder as _encoder
 from tfrecord._writing import values as _values
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
@@ -120,8 +120,8 @@ def test_protobuf_reads_sequences(shape: dict[str, tuple[str, list[int]]], data:
 
 def encoders() -> tuple[Any, Any]:
     """Both engines' record encoders."""
-    rules = (_values.check_key, _values.split_spec, _values.to_values, _values.to_steps, encoder._too_large)
-    more = (np.ndarray, encoder._INT_SCALARS, encoder._FLOAT_SCALARS)
+    rules = (_values.check_key, _values.split_spec, _values.to_values, _values.to_steps, _encoder._too_large)
+    more = (np.ndarray, _encoder._INT_SCALARS, _encoder._FLOAT_SCALARS)
     return tuple(
         module.RecordEncoder(_values.TYPE_NAMES, *rules, *more) for module in (KERNEL, encode_reference)
     )  # type: ignore[return-value]
@@ -205,8 +205,8 @@ def byte_rows(batch: ColumnBatch) -> list[dict[str, Any]]:
 @settings(max_examples=60)
 def test_a_batch_is_its_rows(case: dict[str, Any]) -> None:
     batch = ColumnBatch(case["columns"], case["present"], case["rows"])
-    rows = encoder.RowFrames(flatten_batch(batch, None))
-    one_by_one = [encoder.encode_frame(row, None) for row in byte_rows(batch)]
+    rows = _encoder.RowFrames(flatten_batch(batch, None))
+    one_by_one = [_encoder.encode_frame(row, None) for row in byte_rows(batch)]
     assert rows.frames(0, batch.num_rows) == b"".join(one_by_one)
     assert rows.frames(0, batch.num_rows, 2) == b"".join(one_by_one[::2])
     assert rows.lengths.tolist() == [len(frame) - 16 for frame in one_by_one]
