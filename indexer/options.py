@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import sys
 import warnings
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
-__all__ = ["check_count", "check_threads", "warn_caller"]
+__all__ = ["check_count", "check_threads", "listed", "near_matches", "warn_caller"]
 
 _MOST_THREADS = 256
+# Comparing names takes about 10 microseconds each.
+_MOST_COMPARED = 10_000
+_MOST_LISTED = 20
 _OWN = ("indexer", "tfrecord")
 
 
@@ -27,6 +33,28 @@ def check_count(value: Any, what: str) -> int:
 def check_threads(value: Any, what: str = "num_threads") -> int:
     """`check_count` of a number of threads; more than 256 are taken for 256."""
     return min(check_count(value, what), _MOST_THREADS)
+
+
+def near_matches(name: object, known: Iterable[str]) -> str:
+    """``"; did you mean 'label'?"`` where known names are much like ``name``, else ``""``.
+
+    Upper and lower case count as equal. At most three names are given, the nearest first.
+    """
+    if not isinstance(name, str):
+        return ""
+    spellings: dict[str, str] = {}
+    for one in islice(known, _MOST_COMPARED):
+        spellings.setdefault(one.casefold(), one)
+    found = difflib.get_close_matches(name.casefold(), spellings, cutoff=0.66)
+    return f"; did you mean {' or '.join(repr(spellings[one]) for one in found)}?" if found else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in quotes, for a message: the first 20 of them, or ``none``."""
+    shown = list(map(repr, islice(names, _MOST_LISTED + 1)))
+    if len(shown) > _MOST_LISTED:
+        shown[-1] = "..."
+    return ", ".join(shown) or "none"
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

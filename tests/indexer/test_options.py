@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from indexer.framing import frame_record
-from indexer.options import check_count, check_threads
+from indexer.options import check_count, check_threads, listed, near_matches
 from indexer.paths import split_compression
 from tfrecord.columns import ColumnBatch
 from tfrecord.iterator_utils import check_queue_size
@@ -84,3 +84,28 @@ def test_presence_that_several_threads_ask_for_first() -> None:
             "a": [True, False, True],
             "b": [False, True, True],
         }
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("lable", ["label", "image"], "; did you mean 'label'?"),
+        ("LABEL", ["label"], "; did you mean 'label'?"),
+        ("label", ["Label", "labels"], "; did you mean 'Label' or 'labels'?"),
+        ("zebra", ["label"], ""),
+        ("label", [], ""),
+        (7, ["7"], ""),
+    ],
+)
+def test_near_matches(name: object, known: list[str], expected: str) -> None:
+    assert near_matches(name, known) == expected
+
+
+def test_near_matches_of_very_many_names_ends_soon() -> None:
+    assert near_matches("k1", (f"k{number}" for number in range(10**9))).startswith("; did you mean")
+
+
+def test_listed() -> None:
+    assert listed([]) == "none"
+    assert listed("ab") == "'a', 'b'"
+    assert listed(map(str, range(100))).endswith("'19', ...")
