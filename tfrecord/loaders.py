@@ -18,7 +18,7 @@ from indexer.streams import normalize_compression
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import SAMPLE, LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
 from tfrecord._reading.open_files import folder_of, place
-from tfrecord._reading.runs import ReadOptions, Run, stream_records
+from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
 from tfrecord.features import FeaturePlan, compile_features
 from tfrecord.iterator_utils import check_weights, sample_iterators
 from tfrecord.parse import decode_record
@@ -64,7 +64,7 @@ class _Source:
             raise ValueError(f"{self.path}: an index belongs to a file with a name, not to a stream")
         load_index(os.fsdecode(index_path), self.path)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[RecordRun]:
         source = place(self.source, self.folder) if isinstance(self.source, str) else self.source
         yield from stream_records(
             source, self.options, self.policy, path=self.path, start=self.start, step=self.step
@@ -88,7 +88,7 @@ class _Source:
                 looked = True
                 warn_of_feature_lists(self.path, islice(run.payloads(), SAMPLE))
 
-            def failed(place: int, payload: memoryview, error: LocatedError, run: Run = run) -> None:
+            def failed(place: int, payload: memoryview, error: LocatedError, run: RecordRun = run) -> None:
                 located = error.at(self.path, run.first + place * run.step)
                 if not is_damage(payload, error):
                     raise located from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
@@ -18,12 +19,12 @@ from tfrecord._columns.arrays import Int64Array, as_position, as_positions, is_i
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
-from tfrecord._reading.index_columns import MergedIndex, dense_plans, find_type, matching, read_schema
+from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
 from tfrecord._reading.indexes import build_index, load_indexes
-from tfrecord._reading.parts import ReaderParts
-from tfrecord._reading.rows import Rows, merge_rows
+from tfrecord._reading.rows import merge_rows
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.store import RecordStore
+from tfrecord._reading.view import RecordView
 from tfrecord.loaders import (
     example_loader,
     multi_tfrecord_loader,
@@ -48,8 +49,6 @@ __all__ = [
     "tfrecord_iterator",
     "tfrecord_loader",
 ]
-
-_WINDOW = 512  # records of a view that are fetched at once when it is iterated
 
 
 class TFRecordReader:
@@ -102,10 +101,10 @@ class TFRecordReader:
         options = ReadOptions(
             normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
         )
-        self._decoder = RecordDecoder(features, sequence_features, record_type, policy)
+        decoder = RecordDecoder(features, sequence_features, record_type, policy)
         found = expand_shards(paths)
-        self._store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
-        self._selection: Int64Array | None = None
+        store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
+        self._view = RecordView(store, decoder)
         self._schema: Schema | None = None
 
     # ---- what is here --------------------------------------------------------------------------------------
@@ -113,77 +112,68 @@ class TFRecordReader:
     @property
     def paths(self) -> tuple[str, ...]:
         """The files, in the order of their records."""
-        return self._store.paths
+        return self._view.store.paths
 
     @property
     def num_files(self) -> int:
         """How many files."""
-        return len(self._store.paths)
+        return len(self._view.store.paths)
 
     @property
     def file_starts(self) -> Int64Array:
         """Position of each file's first record, then the number of all records: int64 (num_files + 1,)."""
-        return self._store.starts
+        return self._view.store.starts
 
     @property
     def has_index(self) -> bool:
         """Whether all positions are known without another pass over data."""
-        return self._store.has_index
+        return self._view.store.has_index
 
     @property
     def num_skipped(self) -> int:
         """How many damaged records were met and skipped; each counts once, the lost rest of a file as one."""
-        return self._store.policy.num_skipped
+        return self._view.store.policy.num_skipped
 
     def compression(self, number: int) -> str:
         """Compression of file ``number``: ``""``, ``"gzip"`` or ``"zlib"``."""
-        return self._store.compression(as_position(number, self.num_files, "files"))
+        return self._view.store.compression(as_position(number, self.num_files, "files"))
 
     @property
     def record_type(self) -> str:
         """``"example"``, ``"sequence_example"`` or ``"bytes"``; looks at the first records if need be."""
-        if self._decoder.record_type is None:
-            self._decoder.record_type = find_type(self._store, wants_features=self._decoder.wants_features)
-        return self._decoder.record_type
+        return self._view.record_type
 
     def __len__(self) -> int:
-        return len(self._store) if self._selection is None else len(self._selection)
+        return len(self._view)
 
     def __repr__(self) -> str:
         files = self.paths[0] if self.num_files == 1 else f"{self.paths[0]} and {self.num_files - 1} more"
-        known = self._selection is not None or self.has_index
-        count = f", {len(self)} record{'s' * (len(self) != 1)}" if known else ""
-        kind = f", {self._decoder.record_type}" if self._decoder.record_type else ""
+        count = f", {len(self)} record{'s' * (len(self) != 1)}" if self._view.length_known else ""
+        kind = f", {self._view.decoder.record_type}" if self._view.decoder.record_type else ""
         return printable(f"<TFRecordReader {files}{count}{kind}>")
 
     def locate(self, position: SupportsIndex) -> tuple[str, int]:
         """The path and the number within it of the record at ``position``."""
-        number, record = self._store.locate(self._physical(as_position(position, len(self), "records")))
-        return self.paths[number], record
-
-    def _physical(self, position: int) -> int:
-        return position if self._selection is None else int(self._selection[position])
+        return self._view.locate(as_position(position, len(self), "records"))
 
     def _positions(self, positions: Any) -> Int64Array:
-        """Positions as users give them (list, array, mask, range, slice), as positions in the store."""
+        """Positions as users give them (list, array, mask, range, slice), checked, as an array."""
         if isinstance(positions, slice):
-            found = np.arange(*positions.indices(len(self)), dtype=np.int64)
-        elif isinstance(positions, str | bytes | Set | Mapping) or not hasattr(positions, "__len__"):
+            return np.arange(*positions.indices(len(self)), dtype=np.int64)
+        if isinstance(positions, str | bytes | Set | Mapping) or not hasattr(positions, "__len__"):
             raise TypeError(f"positions are integers, a slice or a mask, not {type(positions).__name__}")
-        else:
-            found = as_positions(positions, len(self), "records")
-        return found if self._selection is None else self._selection[found]
+        return as_positions(positions, len(self), "records")
 
     # ---- records -------------------------------------------------------------------------------------------
 
     def raw(self, position: SupportsIndex) -> memoryview:
         """The payload at ``position``: a read-only view that stays valid as long as it is held, after `close`
         too. Damage raises, whatever ``on_error`` says."""
-        return self._store.fetch_one(self._physical(as_position(position, len(self), "records")))[0]
+        return self._view.fetch_one(as_position(position, len(self), "records"))[0]
 
     def read_raw(self, positions: Any) -> BytesColumn:
         """The payloads at ``positions``, in that order, less the damaged ones where damage is skipped."""
-        return self._store.fetch(self._positions(positions)).payloads
+        return self._view.fetch(self._positions(positions)).payloads
 
     def read(self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int = 1) -> Batch:
         """The records at ``positions`` as columns, one row each, in that order.
@@ -195,21 +185,8 @@ class TFRecordReader:
         Where damage is skipped, the rows of damaged records are left out, so that the batch is shorter than
         ``positions``; a callable ``on_error`` is told which they are.
         """
-        names, threads = self._decoder.check_columns(columns), check_threads(num_threads)
-        return self._decode_fetched(self._positions(positions), names, threads)
-
-    def _decode_fetched(
-        self, positions: Int64Array, columns: tuple[str, ...] | None, num_threads: int
-    ) -> Batch:
-        fetched = self._store.fetch(positions)
-        self._prepare()
-        where = fetched.positions
-
-        def locate(row: int) -> tuple[str, int]:
-            number, record = self._store.locate(int(where[row]))
-            return self.paths[number], record
-
-        return self._decoder.batch(fetched.payloads, locate, columns, num_threads)
+        names, threads = self._view.decoder.check_columns(columns), check_threads(num_threads)
+        return self._view.read(self._positions(positions), names, threads)
 
     def decode(
         self,
@@ -221,19 +198,13 @@ class TFRecordReader:
         (where they stand) only serve the errors."""
         if not isinstance(payloads, BytesColumn):
             payloads = BytesColumn.from_list(as_payloads(payloads).buffers)
-        self._prepare()
-        names = self._decoder.check_columns(columns)
+        self._view.prepare()
+        names = self._view.decoder.check_columns(columns)
 
         def locate(row: int) -> tuple[str, int]:
             return self.locate(int(positions[row])) if positions is not None else (self.paths[0], row)
 
-        return self._decoder.batch(payloads, locate, names)
-
-    def _prepare(self) -> None:
-        """Settle what the records are, and how batches of them look."""
-        self._decoder.record_type = self.record_type
-        if self._decoder.dense is None:
-            self._decoder.dense = dense_plans(self._decoder, self._store)
+        return self._view.decoder.batch(payloads, locate, names)
 
     def __getitem__(self, key: Any) -> Any:
         """One record for an integer (damage raises, whatever ``on_error`` says); for a slice, a list or array
@@ -241,14 +212,12 @@ class TFRecordReader:
         if not is_integer(key):
             if getattr(key, "ndim", None) != 0 or not hasattr(key, "__index__"):  # a scalar tensor has both
                 return self.read(key)
-        payload, number, record = self._store.fetch_one(
-            self._physical(as_position(key, len(self), "records"))
-        )
-        if self._decoder.record_type is None:
-            self._prepare()
-        self._decoder.look(self.paths[number], [payload])
+        payload, number, record = self._view.fetch_one(as_position(key, len(self), "records"))
+        if self._view.decoder.record_type is None:
+            self._view.prepare()
+        self._view.decoder.look(self.paths[number], [payload])
         try:
-            return self._decoder.one(payload)
+            return self._view.decoder.one(payload)
         except LOCATED_ERRORS as error:
             raise error.at(self.paths[number], record) from None
 
@@ -257,9 +226,9 @@ class TFRecordReader:
         return chain.from_iterable(self._records())
 
     def _records(self) -> Iterator[list[Any]]:
-        self._prepare()
-        for rows in self._rows():
-            yield from self._decoder.records(rows)
+        self._view.prepare()
+        for rows in self._view.rows():
+            yield from self._view.decoder.records(rows)
 
     def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
         """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
@@ -271,7 +240,7 @@ class TFRecordReader:
             raise ValueError(f"start is at least 0 and step at least 1, not {start} and {step}")
         return (
             (run.first + place * run.step, payload)
-            for run in self._store.stream(number, start, step)
+            for run in self._view.store.stream(number, start, step)
             for place, payload in enumerate(run.payloads())
         )
 
@@ -298,7 +267,7 @@ class TFRecordReader:
         theirs shorter.
         """
         size = check_count(batch_size, "batch_size")
-        names, num_threads = self._decoder.check_columns(columns), check_threads(num_threads)
+        names, num_threads = self._view.decoder.check_columns(columns), check_threads(num_threads)
         if not shuffle:
             return self._stored_batches(size, names, drop_last, num_threads)
         order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)
@@ -307,10 +276,10 @@ class TFRecordReader:
     def _stored_batches(
         self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
     ) -> Iterator[Batch]:
-        self._prepare()
-        for rows in merge_rows(self._rows(), size):
+        self._view.prepare()
+        for rows in merge_rows(self._view.rows(), size):
             if len(rows) == size or not drop_last:
-                yield from self._decoder.batches(rows, names, drop_last, num_threads)
+                yield from self._view.decoder.batches(rows, names, drop_last, num_threads)
 
     def _shuffled_batches(
         self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int, order: Permutation
@@ -318,25 +287,14 @@ class TFRecordReader:
         for first in range(0, len(order), size):
             places = np.arange(first, min(first + size, len(order)), dtype=np.int64)
             if len(places) == size or not drop_last:
-                yield self._decode_fetched(self._positions(order.positions(places)), names, num_threads)
-
-    def _rows(self) -> Iterator[Rows]:
-        """All payloads in stored order, as they come."""
-        if self._selection is None:
-            for number in range(self.num_files):
-                for run in self._store.stream(number):
-                    yield Rows.of_run(run, self.paths, number)
-            return
-        for first in range(0, len(self._selection), _WINDOW):
-            for fetched in self._store.fetch_in_order(self._selection[first : first + _WINDOW]):
-                yield Rows(fetched.payloads, self.paths, *self._store.places(fetched.positions))
+                yield self._view.read(order.positions(places), names, num_threads)
 
     # ---- choosing records ----------------------------------------------------------------------------------
 
     @property
     def index(self) -> MergedIndex:
         """The index of all files as one: ``index.columns["label"]`` is an array of one entry a record."""
-        return MergedIndex(self._store)
+        return MergedIndex(self._view.store)
 
     @property
     def schema(self) -> Schema:
@@ -350,7 +308,7 @@ class TFRecordReader:
             FeatureKindError: a key has different kinds; the message names key, kinds and files.
         """
         if self._schema is None:
-            self._schema = read_schema(self._store)
+            self._schema = read_schema(self._view.store)
         return self._schema
 
     def select(self, positions: Any) -> TFRecordReader:
@@ -358,9 +316,9 @@ class TFRecordReader:
 
         ``positions`` as those of `read`; of a view they count within it.
         """
-        selection = self._positions(positions)
-        selection.setflags(write=False)
-        return self._with_parts(self._parts._replace(selection=selection))
+        made = copy.copy(self)
+        made._view = self._view.select(self._positions(positions))
+        return made
 
     def where(self, conditions: Mapping[str, Any] | None = None, /, **named: Any) -> Int64Array:
         """The positions where index columns have these values (``reader.where(label=3)``): int64, ascending.
@@ -373,32 +331,17 @@ class TFRecordReader:
             KeyError: an index without that column; the message says how to build it.
         """
         keep = np.ones(len(self), np.bool_)
-        columns = self.index.columns
+        columns, selection = self.index.columns, self._view.selection
         for name, wanted in {**(conditions or {}), **named}.items():
             column = columns[name]
-            keep &= matching(column if self._selection is None else column[self._selection], wanted, name)
+            keep &= matching(column if selection is None else column[selection], wanted, name)
         return np.flatnonzero(keep).astype(np.int64, copy=False)
-
-    # ---- for the datasets ----------------------------------------------------------------------------------
-
-    @property
-    def _parts(self) -> ReaderParts:
-        return ReaderParts(self._store, self._decoder, self._selection)
-
-    def _with_parts(self, parts: ReaderParts) -> TFRecordReader:
-        """A reader like this one, of other parts."""
-        made = object.__new__(TFRecordReader)
-        made.__dict__.update(self.__dict__)
-        made._store, made._decoder, made._selection = parts
-        if made._store is not self._store:
-            made._schema = None
-        return made
 
     # ---- life ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Let go of open files and temporary space. Views stay valid; reading again opens again."""
-        self._store.close()
+        self._view.store.close()
 
     def __enter__(self) -> TFRecordReader:
         return self

@@ -148,7 +148,7 @@ def test_text_index_is_that_of_the_lineage(shared: Path, name: str) -> None:
         at += len(payload) + 16
     reader = TFRecordReader(path)
     assert len(reader) == len(lines)
-    assert text_lines(reader._store.index(0)) == "".join(lines).encode()
+    assert text_lines(reader._view.store.index(0)) == "".join(lines).encode()
 
 
 def test_twelve_shards_as_one(shared: Path) -> None:

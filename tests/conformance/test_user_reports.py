@@ -433,8 +433,8 @@ def test_128_one_record_of_a_large_index_reads_no_more_than_its_pages(tmp_path: 
     path = write(tmp_path / "a.tfrecord", [b""] * 300_000)
     build_index(path)
     reader = TFRecordReader(path, record_type="bytes")
-    offsets = reader._store.index(0).offsets
+    offsets = reader._view.store.index(0).offsets
     assert not offsets.flags.owndata  # a view of the map, not a copy
     assert reader[299_999] == b""
     assert isinstance(reader.read([0, 299_999]), BytesColumn)
-    assert reader._store.index(0).offsets is offsets
+    assert reader._view.store.index(0).offsets is offsets

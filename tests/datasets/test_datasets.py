@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from simulation import DENSE, ids
 
 import tfrecord.torch
 from tfrecord.reader import TFRecordReader
-from tfrecord.torch import TFRecordDataset, TFRecordMapDataset
+from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
 from tfrecord.torch.dataset import TFRecordDataset as ByItsOldName
 from tfrecord.writer import TFRecordWriter
 
@@ -72,7 +73,6 @@ class TestOptions:
             ({"rank": 1}, "both, or neither"),
             ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
             ({"rank": -1, "world_size": 2}, "rank -1 of 2"),
-            ({"features": {"id": "int"}, "description": ["id"]}, "not both"),
             ({"description": {"id": "integer"}}, "integer"),
             ({"drop_none": True, "split": "drop"}, "promises equal shares"),
             ({"on_error": "skip", "split": "pad"}, "promises equal shares"),
@@ -82,6 +82,15 @@ class TestOptions:
     def test_wrong_ones_are_refused_at_once(self, make: Any, options: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             TFRecordDataset(make([1]), **options)
+
+    def test_two_names_for_one_thing_are_not_given_both(self, make: Any) -> None:
+        paths = make([1])
+        for dataset in (TFRecordDataset, TFRecordMapDataset, partial(MultiTFRecordDataset, splits={"a": 1})):
+            where: Any = ("{}", None) if isinstance(dataset, partial) else (paths,)
+            with pytest.raises(TypeError, match="give features or description, not both"):
+                dataset(*where, features={"id": "int"}, description=["id"])
+            with pytest.raises(TypeError, match="give sequence_features or sequence_description, not both"):
+                dataset(*where, sequence_features={"id": "int"}, sequence_description=["id"])
 
     @pytest.mark.parametrize("name", ["seed", "batch_size", "shuffle_queue_bytes"])
     def test_what_is_no_integer_is_named(self, make: Any, name: str) -> None:

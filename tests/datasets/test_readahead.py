@@ -38,7 +38,7 @@ def reader(tmp_path: Path) -> TFRecordReader:
 
 
 def ahead_of(reader: TFRecordReader, positions: list[int]) -> Readahead:
-    return Readahead(reader._store, np.array(positions))
+    return Readahead(reader._view.store, np.array(positions))
 
 
 def test_what_is_not_in_memory_is_told_of_once_and_in_time(
@@ -76,7 +76,7 @@ def test_large_records_are_told_of_by_their_bytes(
 def test_what_is_in_memory_is_not_told_of(reader: TFRecordReader, told: list[tuple[str, int, int]]) -> None:
     assert len(reader.read_raw(range(100))) == 100
     ahead_of(reader, list(range(100))).reach(100)
-    if reader._store.open(0).mapped and _readahead._mincore is not None:
+    if reader._view.store.open(0).mapped and _readahead._mincore is not None:
         assert told == []
 
 

@@ -79,7 +79,7 @@ def test_a_child_is_not_stopped_by_a_lock_of_its_parents_threads(tmp_path: Path)
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with reader._store._lock, reader._store._spool._lock, reader._store._files._lock:
+        with reader._view.store._lock, reader._view.store._spool._lock, reader._view.store._files._lock:
             held.set()
             release.wait(60)
 

@@ -13,7 +13,7 @@ from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, T
 from indexer.options import warn_caller
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.rows import Rows
+from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.runs import GROUP
 from tfrecord.features import Column, FeaturePlan, compile_features
 from tfrecord.parse import decode_batch, decode_record, record_kind
@@ -156,7 +156,7 @@ class RecordDecoder:
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
         return decode_record(payload, self.plan, lists)
 
-    def records(self, rows: Rows) -> Iterator[list[Any]]:
+    def records(self, rows: RowBatch) -> Iterator[list[Any]]:
         """`one` of each row in turn, some at a time; what is no message goes to the policy."""
 
         def failed(row: int, payload: memoryview, error: LocatedError) -> None:
@@ -174,7 +174,7 @@ class RecordDecoder:
                 yield from decoded_ahead(views, first, rows.check, self.one, failed)
 
     def batches(
-        self, rows: Rows, columns: tuple[str, ...] | None, drop_last: bool, num_threads: int
+        self, rows: RowBatch, columns: tuple[str, ...] | None, drop_last: bool, num_threads: int
     ) -> Iterator[Batch]:
         """`batch` of the rows; where that raises, of the rows before the bad one first, unless
         ``drop_last``."""

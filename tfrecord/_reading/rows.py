@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from indexer.framing import HEADER_SIZE, slices
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
-from tfrecord._reading.runs import GROUP, Run
+from tfrecord._reading.runs import GROUP, RecordRun
 
-__all__ = ["Rows", "merge_rows"]
+__all__ = ["RowBatch", "join_sources", "merge_rows"]
 
 _HEADER = np.uint64(HEADER_SIZE)
 
 
-class Rows:
+class RowBatch:
     """``payloads`` of n records; ``numbers`` (of the files in ``paths``) and ``records`` say where they
     stand."""
 
@@ -28,7 +29,7 @@ class Rows:
         paths: Sequence[str],
         numbers: Int64Array,
         records: Int64Array,
-        runs: tuple[Run, ...] = (),
+        runs: tuple[RecordRun, ...] = (),
     ) -> None:
         self.payloads = payloads
         self.paths = paths
@@ -37,7 +38,7 @@ class Rows:
         self.runs = runs  # what they come from, where that is read forward
 
     @classmethod
-    def of_run(cls, run: Run, paths: Sequence[str], number: int) -> Rows:
+    def of_run(cls, run: RecordRun, paths: Sequence[str], number: int) -> RowBatch:
         count = len(run.offsets)
         payloads = BytesColumn._trusted(
             (run.buffer,), (run.offsets + _HEADER).view(np.int64), run.lengths.view(np.int64)
@@ -78,14 +79,17 @@ class Rows:
                 return int(row)
         return 0
 
-    def part(self, start: int, stop: int) -> Rows:
-        rows = slice(start, stop)
-        return Rows(self.payloads[rows], self.paths, self.numbers[rows], self.records[rows], self.runs)
+    def part(self, start: int, stop: int) -> RowBatch:
+        return self.take(slice(start, stop))
+
+    def take(self, rows: Any) -> RowBatch:
+        """Some of the rows: a slice, positions or a mask."""
+        return RowBatch(self.payloads[rows], self.paths, self.numbers[rows], self.records[rows], self.runs)
 
 
-def merge_rows(source: Iterable[Rows], size: int) -> Iterator[Rows]:
+def merge_rows(source: Iterable[RowBatch], size: int) -> Iterator[RowBatch]:
     """The same rows in portions of ``size``; what is left comes last, also before what ``source`` raises."""
-    held: list[Rows] = []
+    held: list[RowBatch] = []
     count = 0
     failure: Exception | None = None
     rows_of = iter(source)
@@ -112,10 +116,21 @@ def merge_rows(source: Iterable[Rows], size: int) -> Iterator[Rows]:
         raise failure
 
 
-def _joined(parts: list[Rows]) -> Rows:
+def join_sources(parts: Sequence[RowBatch]) -> RowBatch:
+    """The rows of several stores, one part after another."""
+    firsts = np.cumsum([0, *(len(part.paths) for part in parts)])
+    return RowBatch(
+        BytesColumn.concat([part.payloads for part in parts]),
+        [path for part in parts for path in part.paths],
+        np.concatenate([part.numbers + first for part, first in zip(parts, firsts, strict=False)]),
+        np.concatenate([part.records for part in parts]),
+    )
+
+
+def _joined(parts: list[RowBatch]) -> RowBatch:
     if len(parts) == 1:
         return parts[0]
-    return Rows(
+    return RowBatch(
         BytesColumn.concat([part.payloads for part in parts]),
         parts[0].paths,
         np.concatenate([part.numbers for part in parts]),

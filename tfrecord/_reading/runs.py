@@ -24,7 +24,7 @@ from indexer.framing import (
 from indexer.streams import Chunk, iter_chunks, open_source
 from tfrecord._reading.damage import DamagePolicy
 
-__all__ = ["GROUP", "ReadOptions", "Run", "stream_records"]
+__all__ = ["GROUP", "ReadOptions", "RecordRun", "stream_records"]
 
 # So many views are made at a time: fewer cost more calls, more fall out of the processor's cache.
 GROUP = 256
@@ -44,7 +44,7 @@ class ReadOptions:
         return VERIFY_ALL if self.verify else VERIFY_NONE
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Good records of one buffer: the first, and every ``step``-th after it.
 
     ``offsets`` are those of the frames in ``buffer``, ``lengths`` those of the payloads; uint64. ``base`` is
@@ -91,7 +91,7 @@ def stream_records(
     start: int = 0,
     step: int = 1,
     seek: tuple[int, int] = (0, 0),
-) -> Iterator[Run]:
+) -> Iterator[RecordRun]:
     """The records ``start``, ``start + step``, ... of a path or URL, a binary file object, or a `DataFile`.
 
     What is good comes first, then damage goes to ``policy``. With a step the payloads of others are hopped
@@ -113,7 +113,7 @@ def _stream(
     start: int,
     step: int,
     seek: tuple[int, int],
-) -> Iterator[Run]:
+) -> Iterator[RecordRun]:
     everything = (start, step) == (seek[1], 1)
     file = source if isinstance(source, DataFile) else None
     chunks = iter_chunks(
@@ -126,7 +126,7 @@ def _stream(
     )
     for chunk in chunks:
         if everything:
-            yield Run(
+            yield RecordRun(
                 chunk.buffer, chunk.offsets, chunk.lengths, chunk.first_record, 1, chunk.base_offset, file
             )
             continue
@@ -144,7 +144,7 @@ def _own(
     policy: DamagePolicy,
     path: str,
     file: DataFile | None,
-) -> Iterator[Run]:
+) -> Iterator[RecordRun]:
     """The records of a hopped chunk that are asked for, checked."""
     offsets = np.ascontiguousarray(chunk.offsets[skipped::step])
     lengths = np.ascontiguousarray(chunk.lengths[skipped::step])
@@ -153,7 +153,9 @@ def _own(
         bad = check_frames(chunk.buffer, offsets, lengths, verify=level)
         good = len(offsets) if bad is None else bad[0]
         if good:
-            yield Run(chunk.buffer, offsets[:good], lengths[:good], first, step, chunk.base_offset, file)
+            yield RecordRun(
+                chunk.buffer, offsets[:good], lengths[:good], first, step, chunk.base_offset, file
+            )
         if bad is None:
             return
         place = chunk.base_offset + int(offsets[good])

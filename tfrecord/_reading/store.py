@@ -27,7 +27,7 @@ from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.indexes import hop, load_indexes, stored_compression
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
-from tfrecord._reading.runs import ReadOptions, Run, stream_records
+from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
 from tfrecord._reading.spool import Spool, SpooledFile, SpoolFullError
 
 __all__ = ["Fetched", "RecordStore"]
@@ -151,7 +151,7 @@ class RecordStore:
 
     # ---- bytes ---------------------------------------------------------------------------------------------
 
-    def stream(self, number: int, start: int = 0, step: int = 1) -> Iterator[Run]:
+    def stream(self, number: int, start: int = 0, step: int = 1) -> Iterator[RecordRun]:
         """Records ``start``, ``start + step``, ... of one file in stored order, one pass in constant
         memory."""
         index = self.given[number]

@@ -12,7 +12,7 @@ from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import as_position, as_positions, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
 from tfrecord.reader import TFRecordReader
-from tfrecord.torch._options import make_finish, make_source, one_of
+from tfrecord.torch._options import make_finish, one_of, open_source
 from tfrecord.torch._workers.errors import for_loader
 
 __all__ = ["TFRecordMapDataset"]
@@ -38,12 +38,14 @@ class TFRecordMapDataset(Dataset[Any]):
         compression_type: str | None = None,
         *,
         features: Any = None,
+        sequence_features: Any = None,
         **reader_options: Any,
     ) -> None:
         super().__init__()
         features = one_of(features, description)
-        self.source = make_source(
-            data_path, index_path, features, sequence_description, compression_type, **reader_options
+        sequence_features = one_of(sequence_features, sequence_description, "sequence_")
+        self._reader, self.source = open_source(
+            data_path, index_path, features, sequence_features, compression_type, **reader_options
         )
         if self.source.skips:
             raise ValueError("a map-style dataset cannot leave records out: on_error must be 'raise'")
@@ -52,7 +54,7 @@ class TFRecordMapDataset(Dataset[Any]):
     @property
     def reader(self) -> TFRecordReader:
         """The files; `reader.index.columns["label"]` are values kept in the index, for samplers."""
-        return self.source.reader
+        return self._reader
 
     def __len__(self) -> int:
         return len(self.source)
@@ -83,10 +85,10 @@ class TFRecordMapDataset(Dataset[Any]):
         source = self.source
         source.prepare()
         rows = source.fetch(positions)
-        count = len(rows.payloads)
+        count = len(rows)
         plan = source.plan.columns
         if count > 1 and plan and all(column.kind is not None for column in plan):
-            batch = source.decode_batch(rows)
+            batch = source.decode_batch(rows.payloads, rows.locate)
             if isinstance(batch, ColumnBatch) and (made := records_of(batch)) is not None:
                 return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(made)]
         out = []

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.rows import RowBatch, join_sources
 from tfrecord.sampling.mixing import MixOrder
 from tfrecord.sampling.permutation import Int64Array
 from tfrecord.torch._producer import BoolArray, Finish, finish_batch
 from tfrecord.torch._single import TFRecordDataset
-from tfrecord.torch._source import Rows, Source
+from tfrecord.torch._source import Source
 
 __all__ = ["MixedBatches", "MixedRecords"]
 
@@ -103,9 +103,9 @@ class MixedBatches(_Mixed):
             for number, told in ahead.items():
                 told.reach(int((sources[: splits[i + 1]] == number).sum()))
             rows = self._rows(sources[own], positions[own])
-            yield finish_batch(self.decoding, rows, padded, self.finish)
+            yield finish_batch(self.decoding, rows.payloads, rows.locate, padded, self.finish)
 
-    def _rows(self, sources: Int64Array, positions: Int64Array) -> Rows:
+    def _rows(self, sources: Int64Array, positions: Int64Array) -> RowBatch:
         """The payloads of a batch in its order."""
         parts, rows = [], []
         for number in np.unique(sources).tolist():
@@ -113,14 +113,5 @@ class MixedBatches(_Mixed):
             found = self.datasets[number].source.fetch(positions[here])
             parts.append(found)
             # Where damaged records were left out, which ones is not known: the others move up.
-            rows.append(here[: len(found.payloads)])
-        order = np.argsort(np.concatenate(rows), kind="stable")
-        joined = BytesColumn.concat([part.payloads for part in parts])[order]
-        owner = np.repeat(np.arange(len(parts)), [len(part.payloads) for part in parts])[order]
-        within = np.concatenate([np.arange(len(part.payloads)) for part in parts])[order]
-
-        def locate(row: int) -> tuple[str, int]:
-            place: tuple[str, int] = parts[int(owner[row])].locate(int(within[row]))
-            return place
-
-        return Rows(joined, locate)
+            rows.append(here[: len(found)])
+        return join_sources(parts).take(np.argsort(np.concatenate(rows), kind="stable"))

@@ -10,7 +10,7 @@ from typing import Any
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._producer import Finish
-from tfrecord.torch._source import Source
+from tfrecord.torch._source import Source, missing_rule
 
 __all__ = [
     "EpochOptions",
@@ -19,7 +19,7 @@ __all__ = [
     "check_split",
     "count_units",
     "make_finish",
-    "make_source",
+    "open_source",
     "one_of",
 ]
 
@@ -39,10 +39,12 @@ class EpochOptions:
     reshuffle_each_epoch: bool
 
 
-def one_of(features: Any, description: Any) -> Any:
-    """`features` and `description` are one thing under two names."""
+def one_of(features: Any, description: Any, prefix: str = "") -> Any:
+    """`features` and `description` are one thing under two names; TypeError where both are given."""
     if features is not None and description is not None:
-        raise ValueError("give features or description, not both: they are one thing under two names")
+        raise TypeError(
+            f"give {prefix}features or {prefix}description, not both: they are two names for one thing"
+        )
     return description if features is None else features
 
 
@@ -77,15 +79,15 @@ def make_finish(transform: Callable[[Any], Any] | None, drop_none: bool, ragged:
     return Finish(transform, bool(drop_none), ragged, split == "pad")
 
 
-def make_source(
+def open_source(
     data_path: Any,
     index_path: Any,
     features: Any,
     sequence_features: Any,
     compression_type: str | None,
     **options: Any,
-) -> Source:
-    """The records of a path, list, glob, folder or reader."""
+) -> tuple[TFRecordReader, Source]:
+    """The records of a path, list, glob, folder or reader: the reader, and its records for a dataset."""
     if isinstance(data_path, TFRecordReader):
         given = {
             "index_path": index_path,
@@ -98,7 +100,7 @@ def make_source(
         named = [name for name, value in given.items() if value != usual.get(name)]
         if named:
             raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
-        return Source(data_path, None)
+        return data_path, Source(data_path._view)
     if features and sequence_features is None:
         # As the loaders have it: a description alone asks for plain Examples.
         options.setdefault("record_type", "example")
@@ -110,7 +112,7 @@ def make_source(
         compression_type=compression_type,
         **options,
     )
-    return Source(reader, features)
+    return reader, Source(reader._view, missing_rule(features))
 
 
 def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
@@ -124,7 +126,7 @@ def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
     for source in sources:
         if not source.positioned:
             raise ValueError(
-                f"split={split!r} needs the number of records, and {source.reader.paths[0]} is compressed "
+                f"split={split!r} needs the number of records, and {source.paths[0]} is compressed "
                 "and has no index: build an index (python -m indexer build PATH)"
             )
 

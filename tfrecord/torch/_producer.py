@@ -13,7 +13,7 @@ from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.sampling.orders import Order
 from tfrecord.sampling.permutation import Int64Array
 from tfrecord.torch._queue import with_last
-from tfrecord.torch._source import DROPPED, Rows, Source
+from tfrecord.torch._source import DROPPED, Source
 from tfrecord.torch._workers.errors import transform_error
 from tfrecord.torch._workers.packing import TensorDict
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 BoolArray = npt.NDArray[np.bool_]
-Fetch = Callable[[Int64Array], Rows]
+Locate = Callable[[int], tuple[str, int]]
 
 PADDING = "is_padding"
 # Places worked out at a time: enough that the order costs little, few enough that the first item comes at
@@ -53,7 +53,7 @@ class Finish(NamedTuple):
             return item
         return self._transformed(item, lambda: f"{path}: record {record}")
 
-    def batch(self, batch: Any, padding: bool, locate: Callable[[int], tuple[str, int]], rows: int) -> Any:
+    def batch(self, batch: Any, padding: bool, locate: Locate, rows: int) -> Any:
         """One batch as tensors: marked, transformed."""
         item = tensors_of(batch, self.ragged)
         if self.mark_padding:
@@ -152,14 +152,15 @@ def produce_batches(
     ahead = source.readahead(positions)
     for i, padded in enumerate(padding.tolist()):
         ahead.reach(splits[i + 1])
-        yield finish_batch(source, source.fetch(positions[splits[i] : splits[i + 1]]), padded, finish)
+        rows = source.fetch(positions[splits[i] : splits[i + 1]])
+        yield finish_batch(source, rows.payloads, rows.locate, padded, finish)
 
 
-def finish_batch(source: Source, rows: Rows, padded: bool, finish: Finish) -> Any:
+def finish_batch(source: Source, payloads: BytesColumn, locate: Locate, padded: bool, finish: Finish) -> Any:
     """A batch of payloads decoded and finished; DROPPED where all of it was damaged and skipped."""
-    batch = source.decode_batch(rows)
+    batch = source.decode_batch(payloads, locate)
     count = len(batch) if isinstance(batch, BytesColumn) else batch.num_rows
-    return finish.batch(batch, padded, rows.locate, count) if count else DROPPED
+    return finish.batch(batch, padded, locate, count) if count else DROPPED
 
 
 def payload_batches(
@@ -174,4 +175,4 @@ def payload_batches(
             places = [(path, number) for path, number, _ in held]
             payloads = BytesColumn.from_list(payload for _, _, payload in held)
             held = []
-            yield finish_batch(source, Rows(payloads, places.__getitem__), False, finish), last
+            yield finish_batch(source, payloads, places.__getitem__, False, finish), last

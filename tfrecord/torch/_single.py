@@ -21,8 +21,8 @@ from tfrecord.torch._options import (
     check_split,
     count_units,
     make_finish,
-    make_source,
     one_of,
+    open_source,
 )
 from tfrecord.torch._producer import Finish, payload_batches, produce_batches, produce_records
 from tfrecord.torch._queue import shuffle_payloads, with_last
@@ -50,7 +50,7 @@ class TFRecordDataset(EpochDataset):
             given out.
         sequence_description: the feature lists of SequenceExamples; items are then pairs (context, lists).
         compression_type: None looks at the content.
-        features: another name for `description`.
+        features, sequence_features: other names for `description` and `sequence_description`.
         shuffle: False; True is a permutation of all records; "block" one that keeps to neighbourhoods
             (blocks of 1,024, mixed in groups of 8), for disks that dislike random reads.
         seed: the order of an epoch is a function of (seed, epoch) alone. None draws one (one rank only).
@@ -87,6 +87,7 @@ class TFRecordDataset(EpochDataset):
         compression_type: str | None = None,
         *,
         features: Any = None,
+        sequence_features: Any = None,
         shuffle: bool | str = False,
         seed: int | None = 0,
         rank: int | None = None,
@@ -111,11 +112,12 @@ class TFRecordDataset(EpochDataset):
         )
         self.finish = make_finish(transform, drop_none, ragged, split)
         features = one_of(features, description)
-        self.source = make_source(
+        sequence_features = one_of(sequence_features, sequence_description, "sequence_")
+        self._reader, self.source = open_source(
             data_path,
             index_path,
             features,
-            sequence_description,
+            sequence_features,
             compression_type,
             on_error=on_error,
             max_skips=max_skips,
@@ -131,7 +133,7 @@ class TFRecordDataset(EpochDataset):
     @property
     def reader(self) -> TFRecordReader:
         """The files, for random access."""
-        return self.source.reader
+        return self._reader
 
     @property
     def positioned(self) -> bool:
@@ -223,13 +225,13 @@ class TFRecordDataset(EpochDataset):
         if self.shuffle and self.shuffle_queue_size is None:
             self._say_once(
                 0,
-                f"{self.reader.paths[0]}: compressed files without an index are shuffled by a queue of "
+                f"{self.source.paths[0]}: compressed files without an index are shuffled by a queue of "
                 f"{_DEFAULT_QUEUE:,} records, not as a whole; build an index (python -m indexer build PATH)",
             )
         if not self.source.deals_files(consumer.count):
             self._say_once(
                 1,
-                f"{self.reader.paths[0]}: {consumer.count} workers share {self.reader.num_files} compressed "
+                f"{self.source.paths[0]}: {consumer.count} workers share {len(self.source.paths)} compressed "
                 "file(s) without an index, so each decompresses all; build an index, or write more files",
             )
 

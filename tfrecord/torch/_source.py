@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -14,15 +14,15 @@ from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, T
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import is_damage
-from tfrecord._reading.parts import ReaderParts
+from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import RecordStore
+from tfrecord._reading.view import RecordView
 from tfrecord.features import FeaturePlan, VarLenFeature
 from tfrecord.parse import decode_record
-from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.permutation import Int64Array, Permutation
 from tfrecord.torch._readahead import Readahead
 
-__all__ = ["DROPPED", "Rows", "Source", "joined"]
+__all__ = ["DROPPED", "Source", "joined", "missing_rule"]
 
 
 class _Dropped:
@@ -32,31 +32,26 @@ class _Dropped:
 DROPPED = _Dropped()
 
 
-class Rows(NamedTuple):
-    """Payloads, and where each of them stands."""
-
-    payloads: BytesColumn
-    locate: Callable[[int], tuple[str, int]]
-
-
 class Source:
-    """A reader as the datasets use it. Opens nothing before it is asked for records."""
+    """Records as the datasets use them. Opens nothing before it is asked for records."""
 
-    def __init__(self, reader: TFRecordReader, features: Any) -> None:
-        self.reader = reader
-        self._parts = reader._parts
-        # A short name means "must be there", as it always did; a VarLenFeature says that it may be missing.
-        specs = features.values() if isinstance(features, Mapping) else ()
-        self._missing = "empty" if any(isinstance(spec, VarLenFeature) for spec in specs) else "error"
+    def __init__(self, view: RecordView, missing: str = "error") -> None:
+        self.view = view
+        self._missing = missing
         self._positioned: bool | None = None
         self._fingerprint: int | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return self.view.store.paths
 
     @property
     def positioned(self) -> bool:
         """Whether places can be reached at once: each file is plain, or has an index."""
         if self._positioned is None:
-            store = self._parts.store
-            self._positioned = self._parts.selection is not None or all(
+            store = self.view.store
+            self._positioned = self.view.selection is not None or all(
                 index is not None or not store.compression(number) for number, index in enumerate(store.given)
             )
         return self._positioned
@@ -64,28 +59,21 @@ class Source:
     @property
     def skips(self) -> bool:
         """Whether damaged records are left out."""
-        return self._parts.store.policy.skips
+        return self.view.store.policy.skips
 
     @property
     def plan(self) -> FeaturePlan:
         """The features that are asked for (of SequenceExamples those of the context)."""
-        return self._parts.decoder.plan
+        return self.view.decoder.plan
 
     def __len__(self) -> int:
-        return len(self.reader)
+        return len(self.view)
 
-    def fetch(self, positions: Int64Array) -> Rows:
+    def fetch(self, positions: Int64Array) -> RowBatch:
         """The payloads at these positions; those of damaged records are left out where damage is skipped."""
-        store = self._parts.store
-        payloads, found = store.fetch(self._parts.stored(positions))
+        return self.view.fetch(positions)
 
-        def locate(row: int) -> tuple[str, int]:
-            number, record = store.locate(int(found[row]))
-            return store.paths[number], record
-
-        return Rows(payloads, locate)
-
-    def fetch_good(self, positions: Int64Array) -> Iterator[Rows]:
+    def fetch_good(self, positions: Int64Array) -> Iterator[RowBatch]:
         """As `fetch`; of positions with a damaged one first those before it, then it raises."""
         try:
             yield self.fetch(positions)
@@ -99,17 +87,7 @@ class Source:
 
     def readahead(self, positions: Int64Array) -> Readahead:
         """Hints to the system, for reading these records in this order."""
-        return Readahead(self._parts.store, self._parts.stored(positions))
-
-    def sizes(self, positions: Int64Array) -> Int64Array:
-        """Payload lengths of records."""
-        store = self._parts.store
-        out = np.empty(len(positions), np.int64)
-        numbers, records = store.places(self._parts.stored(positions))
-        for number in np.unique(numbers).tolist():
-            here = numbers == number
-            out[here] = store.index(number).lengths[records[here]]
-        return out
+        return Readahead(self.view.store, self.view.stored(positions))
 
     def before_damage(self) -> tuple[Source, int]:
         """For files without an index, where a damaged frame hides what follows: the records before it.
@@ -118,7 +96,7 @@ class Source:
         """
         found: list[TFRecordError] = []
         policy = DamagePolicy(found.append)
-        old, decoder, selection = self._parts
+        old = self.view.store
         store = RecordStore(old.paths, old.given, old.options, policy)
         count = 0
         for number in range(len(old.paths)):
@@ -127,10 +105,10 @@ class Source:
                 break
         len(store)
         policy.on_error = _raise
-        decoder = copy.copy(decoder)
+        decoder = copy.copy(self.view.decoder)
         decoder.policy = policy
-        twin = Source(self.reader._with_parts(ReaderParts(store, decoder, selection)), None)
-        twin._missing, twin._positioned = self._missing, True
+        twin = Source(RecordView(store, decoder, self.view.selection), self._missing)
+        twin._positioned = True
         return twin, count
 
     def stream(
@@ -141,7 +119,7 @@ class Source:
         Whole files are dealt where there are enough of them, else every `consumers`-th record of each.
         `shuffle_files` is the seed and epoch by which the files are put in order.
         """
-        paths = self.reader.paths
+        paths, store = self.paths, self.view.store
         order = range(len(paths))
         if shuffle_files is not None:
             order = Permutation(len(paths), seed=shuffle_files[0], epoch=shuffle_files[1])  # type: ignore[assignment]
@@ -150,20 +128,21 @@ class Source:
             if by_file and place % consumers != consumer:
                 continue
             start, step = (0, 1) if by_file else ((consumer - place) % consumers, consumers)
-            for record, payload in self.reader.iter_file(number, start=start, step=step):
-                yield paths[number], record, payload
+            for run in store.stream(number, start, step):
+                for place, payload in enumerate(run.payloads()):
+                    yield paths[number], run.first + place * run.step, payload
 
     def deals_files(self, consumers: int) -> bool:
         """Whether a stream is dealt by whole files, so that none is decompressed twice."""
-        return self.reader.num_files >= consumers
+        return len(self.paths) >= consumers
 
     def prepare(self) -> None:
         """Settle what kind of records these are."""
-        self.reader._prepare()
+        self.view.prepare()
 
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
         """A record as a dict (a pair of dicts, bytes); DROPPED where it is no message and that is skipped."""
-        decoder = self._parts.decoder
+        decoder = self.view.decoder
         if decoder.record_type == "bytes":
             return payload.tobytes()
         decoder.look(path, [payload])
@@ -174,12 +153,12 @@ class Source:
             placed = error.at(path, record)
             if not self.skips or not is_damage(payload, error):
                 raise placed from None
-            self._parts.store.policy.handle(placed)
+            self.view.store.policy.handle(placed)
             return DROPPED
 
-    def decode_batch(self, rows: Rows) -> Any:
-        """The columns of a batch."""
-        return self._parts.decoder.batch(rows.payloads, rows.locate)
+    def decode_batch(self, payloads: BytesColumn, locate: Callable[[int], tuple[str, int]]) -> Any:
+        """The columns of a batch; `locate` gives the path and number of the record in a row."""
+        return self.view.decoder.batch(payloads, locate)
 
     def fingerprint(self) -> int:
         """A number that tells these records from others: how many, how long, and a few of their contents.
@@ -194,16 +173,18 @@ class Source:
         if not self.positioned:
             seen = [
                 (os.path.basename(path), os.path.getsize(path) if os.path.exists(path) else None)
-                for path in self.reader.paths
+                for path in self.paths
             ]
             return crc32(repr(seen).encode())
         count = len(self)
         if not count:
             return 0
-        found = crc32(self.sizes(np.unique(np.linspace(0, count - 1, 64).astype(np.int64))).tobytes(), count)
+        found = crc32(
+            self.view.sizes(np.unique(np.linspace(0, count - 1, 64).astype(np.int64))).tobytes(), count
+        )
         for position in sorted({0, count // 2, count - 1}):
             try:
-                found = crc32(self.reader.raw(position), found)
+                found = crc32(self.view.fetch_one(position)[0], found)
             except TFRecordError:
                 found = crc32(b"damaged", found)
         return found
@@ -215,26 +196,33 @@ def joined(sources: Sequence[Source]) -> Source:
     What kind the records are and which columns are dense, where that is not said, is settled by all of them.
     Raises ValueError where they are to be decoded differently.
     """
-    first = sources[0]._parts.decoder
-    types = {source._parts.decoder.record_type for source in sources} - {None}
+    first = sources[0].view.decoder
+    types = {source.view.decoder.record_type for source in sources} - {None}
     for source in sources:
-        decoder = source._parts.decoder
+        decoder = source.view.decoder
         plans, wanted = (decoder.plan, decoder.sequence_plan), (first.plan, first.sequence_plan)
         if len(types) > 1 or plans != wanted or source._missing != sources[0]._missing:
             raise ValueError(
                 "batches of all sources need the same features and record_type in each, but those of "
-                f"{sources[0].reader.paths[0]} and {source.reader.paths[0]} differ"
+                f"{sources[0].paths[0]} and {source.paths[0]} differ"
             )
-    stores = [source._parts.store for source in sources]
+    stores = [source.view.store for source in sources]
     paths = [store.place(path) for store in stores for path in store.paths]
     given = [index for store in stores for index in store.given]
     store = RecordStore(paths, given, stores[0].options, stores[0].policy)
     decoder = copy.copy(first)
     decoder.record_type, decoder.dense = next(iter(types), None), None
-    twin = Source(sources[0].reader._with_parts(ReaderParts(store, decoder, None)), None)
-    twin._missing = sources[0]._missing
-    return twin
+    return Source(RecordView(store, decoder), sources[0]._missing)
 
 
 def _raise(error: TFRecordError) -> None:
     raise error
+
+
+def missing_rule(features: Any) -> str:
+    """How single records treat a feature that they lack.
+
+    A short name means "must be there", as it always did; a VarLenFeature says that it may be missing.
+    """
+    specs = features.values() if isinstance(features, Mapping) else ()
+    return "empty" if any(isinstance(spec, VarLenFeature) for spec in specs) else "error"
