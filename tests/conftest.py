@@ -31,6 +31,16 @@ NO_SUCH_CASE = (
 )
 
 
+# Folders whose tests drive the compiled kernels; of the others, the modules that say so by a mark.
+KERNEL_FOLDERS = {"indexer", "kernels", "property", "writing"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name in KERNEL_FOLDERS:
+            item.add_marker(pytest.mark.kernels)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

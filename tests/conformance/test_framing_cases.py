@@ -16,6 +16,8 @@ from indexer.formats import load_index
 from indexer.framing import VERIFY_ALL, scan
 from indexer.streams import iter_chunks, open_stream
 
+pytestmark = pytest.mark.kernels
+
 PAYLOADS = [b"alpha", b"", b"xyz"]
 # Records in each file, as the files' own readers count them.
 COUNTS = {

@@ -21,6 +21,8 @@ from tfrecord.parse import (
     parse_single_sequence_example,
 )
 
+pytestmark = pytest.mark.kernels
+
 Case = dict[str, Any]
 
 

@@ -17,6 +17,8 @@ from tfrecord.features import (
     resolve_dtype,
 )
 
+pytestmark = pytest.mark.kernels
+
 
 @pytest.mark.parametrize(
     ("name", "expected"),

@@ -19,6 +19,8 @@ from tfrecord.parse import (
     record_kind,
 )
 
+pytestmark = pytest.mark.kernels
+
 # ---- batches -----------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,8 @@ from tfrecord.parse import (
     record_kind,
 )
 
+pytestmark = pytest.mark.kernels
+
 # ---- single records ----------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from tfrecord.parse import decode_batch, parse_example
 from tfrecord.reader import TFRecordReader
 from tfrecord.schema import FeatureSchema, Schema, SchemaCollector, dense_plan, merge_schemas
 
+pytestmark = pytest.mark.kernels
+
 
 def example(**features: Any) -> bytes:
     message = Example()
