@@ -42,6 +42,7 @@ _REASONS = {
     8: "a key is not valid UTF-8",
     9: "packed floats whose length is no multiple of four",
     10: "too many different features for one batch",
+    11: "its bytes changed while they were read",
 }
 
 

@@ -107,7 +107,7 @@ static int column_fill(const scan_table *table, const scan_column *column, const
         if (out->buffers)
             for (int64_t k = before; k < sink.count; k++) out->buffers[k] = records[row].buffer;
     }
-    if (sink.count != sink.limit) return fault_at(fault, WIRE_TRUNCATED, 0, 0, 0);
+    if (sink.count != sink.limit) return fault_at(fault, WIRE_CHANGED, 0, 0, 0);
     return WIRE_OK;
 }
 
@@ -139,7 +139,7 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
     }
     if (counted.count != count) return fault_at(fault, WIRE_WRONG_COUNT, i, count, counted.count);
     if ((status = slot_values(slot, &table->parts, depth, &sink))) return fault_at(fault, status, i, 0, 0);
-    if (sink.count != (i + 1) * count) return fault_at(fault, WIRE_TRUNCATED, i, 0, 0);
+    if (sink.count != (i + 1) * count) return fault_at(fault, WIRE_CHANGED, i, 0, 0);
     if (out->buffers)
         for (int64_t k = i * count; k < sink.count; k++) out->buffers[k] = record->buffer;
     return WIRE_OK;

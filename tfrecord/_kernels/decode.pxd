@@ -1,13 +1,15 @@
 """What the C headers give to the kernel."""
 
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "Python.h":
+    PyObject *PyTuple_GET_ITEM(object, Py_ssize_t)  # borrowed
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
 cdef extern from "survey.h" nogil:
     enum:
-        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
+        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_CHANGED, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
         KIND_UNKNOWN, KIND_BYTES, KIND_FLOAT, KIND_INT64
         SLOT_ABSENT, SLOT_NO_KIND, SLOT_VALUE, SLOT_ONE
         SCAN_MAX_GUESSES, SEEN_LISTS
@@ -34,7 +36,6 @@ cdef extern from "survey.h" nogil:
         const uint8_t *data
         int64_t length
         const uint8_t *base
-        const uint8_t *readable
         int32_t buffer
 
     ctypedef struct scan_column:
@@ -82,6 +83,7 @@ cdef extern from "survey.h" nogil:
     int table_rehash(scan_table *table, uint32_t num_buckets)
     int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
     void table_free(scan_table *table)
+    void prefetch_object(const void *object)
     void record_ahead(const scan_record *record)
     int repeat_read(scan_table *table, const scan_record *record, uint64_t row)
     void repeat_learn(scan_table *table, uint64_t row)

@@ -15,6 +15,7 @@ import numpy
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -83,7 +84,6 @@ cdef inline void _whole(const Py_buffer *view, scan_record *record) noexcept:
     """A buffer that is one record."""
     record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
     record.length = view.len
-    record.readable = record.data + view.len
     record.buffer = 0
 
 
@@ -463,8 +463,8 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
         sink.offsets, sink.lengths, sink.base = places, places + count, NULL
         try:
             status[0] = slot_values(slot, parts, depth, &sink)
-            if sink.count != count:
-                status[0] = WIRE_TRUNCATED
+            if sink.count != count and not status[0]:
+                status[0] = WIRE_CHANGED
             if status[0]:
                 return None
             found = [
@@ -483,8 +483,8 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
     else:
         sink.ints = <int64_t *> _pointer(array)
     status[0] = slot_values(slot, parts, depth, &sink)
-    if sink.count != count:
-        status[0] = WIRE_TRUNCATED
+    if sink.count != count and not status[0]:
+        status[0] = WIRE_CHANGED
     return array
 
 
@@ -547,6 +547,8 @@ def decode_varints(data, int simd=-1):
     cdef int64_t *room = out + count
     with nogil:
         status = varints_decode(&run[0], length, &out, room, level)
+    if not status and out != room:
+        status = WIRE_CHANGED
     return status if status else values
 
 

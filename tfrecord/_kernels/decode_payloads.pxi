@@ -40,7 +40,7 @@ cdef class _Payloads:
                 if not place_record(&self.records[i], held, num_buffers, starts[i], sizes[i], ids[i] if ids else 0):
                     bad = i
                     break
-                self.num_bytes += <uint64_t> sizes[i]
+                self.num_bytes += <uint64_t> self.records[i].length
         free(held)
         if bad >= 0:
             raise ValueError(f"payload {bad} lies outside its buffer")
@@ -50,14 +50,21 @@ cdef class _Payloads:
         """Every buffer is a payload."""
         cdef Py_ssize_t num_buffers = len(buffers), i
         cdef scan_record *record
+        cdef PyObject *item
         self.records = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
         if self.records == NULL:
             raise MemoryError
         for i in range(num_buffers):
             record = &self.records[i]
-            self.hold(buffers[i], record, num_buffers)
+            item = PyTuple_GET_ITEM(buffers, i)
+            if i + 8 < num_buffers:
+                prefetch_object(PyTuple_GET_ITEM(buffers, i + 8))
+            if PyBytes_CheckExact(<object> item):
+                record.data = <const uint8_t *> PyBytes_AS_STRING(<object> item)
+                record.length = PyBytes_GET_SIZE(<object> item)
+            else:
+                self.hold(<object> item, record, num_buffers)
             record.base = record.data
-            record.readable = record.data + record.length
             record.buffer = <int32_t> i
             self.num_bytes += <uint64_t> record.length
         self.count = num_buffers
@@ -97,6 +104,5 @@ cdef inline bint place_record(scan_record *record, const scan_record *held, Py_s
     record.data = held[buffer].data + start
     record.length = size
     record.base = held[buffer].data
-    record.readable = held[buffer].data + held[buffer].length
     record.buffer = buffer
     return True

@@ -40,8 +40,8 @@ WIRE_INLINE const uint8_t *slot_data(const feature_slot *slot) { return (const u
 
 WIRE_INLINE uint64_t slot_address(const uint8_t *data) { return (uint64_t)(uintptr_t)data; }
 
-/* Where values go. Counting leaves the pointers null. `limit` is what there is room for: between counting and filling
- * another thread, or another process that writes to a mapped file, may have changed the bytes. */
+/* Where values go. Counting leaves the pointers null. `limit` is what there is room for: the bytes may have changed
+ * since they were counted. */
 typedef struct {
     int64_t count, limit;
     uint32_t *floats;
@@ -65,7 +65,7 @@ static int parts_add(feature_parts *parts, wire_slice slice) {
 
 WIRE_INLINE int sink_bytes(feature_sink *sink, const uint8_t *data, size_t length) {
     if (sink->offsets) {
-        if (WIRE_UNLIKELY(sink->count >= sink->limit)) return WIRE_TRUNCATED;
+        if (WIRE_UNLIKELY(sink->count >= sink->limit)) return WIRE_CHANGED;
         sink->offsets[sink->count] = (int64_t)(data - sink->base);
         sink->lengths[sink->count] = (int64_t)length;
     }
@@ -76,7 +76,7 @@ WIRE_INLINE int sink_bytes(feature_sink *sink, const uint8_t *data, size_t lengt
 WIRE_INLINE int sink_floats(feature_sink *sink, const uint8_t *data, size_t length) {
     int64_t count = (int64_t)(length / 4);
     if (sink->floats && length) {
-        if (WIRE_UNLIKELY(count > sink->limit - sink->count)) return WIRE_TRUNCATED;
+        if (WIRE_UNLIKELY(count > sink->limit - sink->count)) return WIRE_CHANGED;
         memcpy(sink->floats + sink->count, data, length);
     }
     sink->count += count;
@@ -121,12 +121,14 @@ static int list_walk(wire_slice list, int kind, int depth, feature_sink *sink) {
     return WIRE_OK;
 }
 
-/* A whole Feature of any shape: its kind, and into `sink` (may be null) the values of the last run of members of that
- * kind. Members that a later kind replaces are checked all the same. */
+/* A whole Feature of any shape: its kind, or, of the kind that it was before, the values of the last run of members of
+ * that kind into `sink`. Members that a later kind replaces are checked all the same. */
 WIRE_COLD int feature_walk(const wire_slice *parts, size_t count, int depth, int *kind, feature_sink *sink) {
     size_t member = 0, first = 0;
+    int before = *kind;
     *kind = KIND_UNKNOWN;
     for (int pass = 0; pass < (sink ? 2 : 1); pass++, member = 0) {
+        if (pass && *kind != before) return WIRE_CHANGED; /* the sink has room for the kind that was counted */
         for (size_t i = 0; i < count; i++) {
             wire_cursor cursor = {parts[i].data, parts[i].data + parts[i].length};
             while (cursor.at < cursor.end) {
@@ -251,7 +253,7 @@ WIRE_INLINE int feature_plain(wire_slice feature, feature_slot *slot) {
 static int feature_read(feature_parts *parts, size_t count, int depth, feature_slot *slot) {
     size_t start = parts->count - count;
     wire_slice none = {0};
-    int kind, status;
+    int kind = KIND_UNKNOWN, status;
     if (count < 2 && feature_plain(count ? parts->items[start] : none, slot)) {
         parts->count = start;
         return WIRE_OK;
@@ -273,12 +275,12 @@ static int slot_check(const feature_slot *slot) {
 
 /* The values of a slot into a sink (of its kind), or their number where the sink has no room. */
 static int slot_values(const feature_slot *slot, const feature_parts *parts, int depth, feature_sink *sink) {
-    int kind;
+    int kind = slot->kind;
     wire_cursor cursor;
     wire_slice value;
     switch (slot->shape) {
     case SLOT_VALUE:
-        if ((sink->floats || sink->ints) && sink->count >= sink->limit) return WIRE_TRUNCATED;
+        if ((sink->floats || sink->ints) && sink->count >= sink->limit) return WIRE_CHANGED;
         if (sink->floats) sink->floats[sink->count] = (uint32_t)slot->at;
         if (sink->ints) sink->ints[sink->count] = (int64_t)slot->at;
         sink->count++;

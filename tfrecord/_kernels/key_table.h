@@ -14,12 +14,11 @@ typedef struct {
     const uint8_t *data;
     int64_t length;
     const uint8_t *base; /* start of the buffer that it lies in */
-    const uint8_t *readable; /* end of that buffer */
     int32_t buffer;
 } scan_record;
 
 typedef struct {
-    const uint8_t *key;
+    const uint8_t *key;  /* memory of ours */
     uint32_t key_length;
     int32_t kind;        /* asked for; KIND_UNKNOWN where any will do */
     int64_t count;       /* values a row of a dense column, else -1 */
@@ -44,7 +43,6 @@ typedef struct {
     uint8_t wanted; /* the kind of the column; this and the next two are set when whole records are compared */
     feature_slot *slots;
     void *direct;
-    int64_t need;                /* bytes to read at */
     uint64_t head, middle, tail; /* words of these bytes: the first, the second of more than 16, the last 8 */
     uint64_t lengths;            /* 1 in the bytes of the tail that grow with the value */
 } scan_guess;
@@ -67,7 +65,6 @@ typedef struct {
     uint32_t misses;       /* records in a row that were no repeats */
     int64_t *unlike;       /* the rows of those that were no repeats */
     int64_t num_unlike;
-    const uint8_t *readable;
     feature_parts parts;
 } scan_table;
 
@@ -137,8 +134,21 @@ static int table_rehash(scan_table *table, uint32_t num_buckets) {
     return WIRE_OK;
 }
 
-/* A column for a key that was not met before; the records until now do not have it. */
-WIRE_COLD int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found) {
+/* The column of a key among those that there are, or -1. */
+WIRE_INLINE int32_t table_lookup(const scan_table *table, const uint8_t *key, size_t length) {
+    uint64_t bucket;
+    if (!table->num_buckets) return -1;
+    bucket = scan_hash(key, length, table->seed);
+    for (; table->buckets[bucket &= table->num_buckets - 1]; bucket++) {
+        int32_t index = table->buckets[bucket] - 1;
+        const scan_column *column = &table->columns[index];
+        if (column->key_length == length && scan_same(column->key, key, length)) return index;
+    }
+    return -1;
+}
+
+/* A column for a key of our own, which it takes over; the records until now do not have it. */
+static int table_add(scan_table *table, uint8_t *key, size_t length, uint64_t row, int32_t *found) {
     scan_column *column;
     if (!wire_valid_utf8(key, length)) return WIRE_BAD_UTF8;
     if (((uint64_t)table->num_columns + 1) * (uint64_t)table->rows > table->most_cells) return WIRE_TOO_MANY;
@@ -174,10 +184,22 @@ WIRE_COLD int table_discover(scan_table *table, const uint8_t *key, size_t lengt
     return WIRE_OK;
 }
 
+/* A column for a key that was not met before. The copy of the key is what is checked and looked up: what the caller's
+ * memory holds by now may be another key, even one that has a column. */
+WIRE_COLD int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found) {
+    int status = WIRE_OK;
+    uint8_t *copy = (uint8_t *)malloc(length + 1);
+    if (!copy) return WIRE_NO_MEMORY;
+    memcpy(copy, key, length);
+    *found = table_lookup(table, copy, length);
+    if (*found < 0 && !(status = table_add(table, copy, length, row, found))) return WIRE_OK;
+    free(copy);
+    return status;
+}
+
 /* The column of a key, -1 where nobody asked for it. */
 WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found) {
     uint32_t place = table->place++;
-    uint64_t bucket;
     int status = WIRE_OK;
     if (WIRE_LIKELY(place < table->num_guesses)) {
         const scan_guess *guess = &table->guesses[place];
@@ -191,21 +213,10 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
             return WIRE_OK;
         }
     }
-    *found = -1;
-    if (table->num_buckets) {
-        bucket = scan_hash(key, length, table->seed);
-        for (; table->buckets[bucket &= table->num_buckets - 1]; bucket++) {
-            int32_t index = table->buckets[bucket] - 1;
-            const scan_column *column = &table->columns[index];
-            if (column->key_length == length && scan_same(column->key, key, length)) {
-                *found = index;
-                break;
-            }
-        }
-    }
+    *found = table_lookup(table, key, length);
     if (*found < 0 && table->discover) status = table_discover(table, key, length, row, found);
     if (place < table->max_guesses && !status) {
-        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0};
+        scan_guess guess = {key, (uint32_t)length, *found, 0, 0, 0, NULL, NULL, 0, 0, 0, 0};
         table->guesses[place] = guess;
         if (place == table->num_guesses) table->num_guesses++;
     }
@@ -216,10 +227,10 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
 WIRE_INLINE int entry_plain(wire_slice entry, wire_slice *key, wire_slice *value) {
     const uint8_t *data = entry.data;
     wire_cursor cursor;
-    if (WIRE_UNLIKELY(entry.length < 4 || data[0] != 0x0a || data[1] >= 128)) return 0;
+    if (WIRE_UNLIKELY(entry.length < 4 || data[0] != 0x0a)) return 0;
     key->data = data + 2;
-    key->length = data[1];
-    if (WIRE_UNLIKELY(key->length + 4 > entry.length || data[2 + key->length] != 0x12)) return 0;
+    key->length = wire_byte(data + 1);
+    if (WIRE_UNLIKELY(key->length >= 128 || key->length + 4 > entry.length || data[2 + key->length] != 0x12)) return 0;
     cursor.at = data + 3 + key->length;
     cursor.end = data + entry.length;
     return WIRE_LIKELY(!wire_take_slice(&cursor, value) && cursor.at == cursor.end);
@@ -259,6 +270,7 @@ static void table_free(scan_table *table) {
         if (table->discover || table->is_lists || !i) free(table->columns[i].slots);
         if (table->discover || !i) free(table->columns[i].steps);
         if (table->discover || !i) free(table->columns[i].listed);
+        if (table->discover) free((void *)table->columns[i].key);
     }
     free(table->columns);
     free(table->guesses);

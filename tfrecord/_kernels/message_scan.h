@@ -112,12 +112,11 @@ WIRE_INLINE uint64_t quick_varint(uint64_t word, int level) {
     return (word & 0x0fffffffu) | (word & 0x0fffffff00000000u) >> 4;
 }
 
-/* A varint of exactly `length` bytes, of which eight can be read. */
+/* A varint of exactly `length` bytes, before which there are 8 that can be read: nothing behind it is. */
 WIRE_INLINE int quick_int(const uint8_t *data, size_t length, int level, uint64_t *value) {
     const uint64_t more = 0x8080808080808080u;
-    uint64_t word = load64(data);
     if (WIRE_LIKELY(length - 1 < 8)) {
-        word &= ~(uint64_t)0 >> 8 * (8 - length);
+        uint64_t word = load64(data + length - 8) >> 8 * (8 - length);
         *value = quick_varint(word, level);
         return (word & more) == (more & (((uint64_t)1 << 8 * (length - 1)) - 1));
     }
@@ -137,8 +136,8 @@ WIRE_INLINE int entry_fits(const scan_guess *guess, const uint8_t *at, size_t wh
     return !differs && whole < 130 && length < 128 && whole <= left;
 }
 
-/* Whether this is the expected entry, with one number or a short byte string. The caller has made sure of as many bytes
- * as the guess needs, not all of which belong to the entry; it is `whole` = at[1] + 2 bytes long. */
+/* Whether this is the expected entry, with one number or a short byte string. `left` is not less than guess->size; the
+ * entry is `whole` = at[1] + 2 bytes long. */
 WIRE_INLINE int entry_quick(
     const scan_guess *guess, const uint8_t *at, size_t whole, size_t left, int level, feature_slot *found) {
     const uint8_t *value = at + guess->size;
@@ -153,8 +152,9 @@ WIRE_INLINE int entry_quick(
     }
     found->shape = SLOT_VALUE;
     if (guess->kind == KIND_INT64) return quick_int(value, length, level, &found->at);
+    if (WIRE_UNLIKELY(length != 4)) return 0;
     found->at = load32(value);
-    return length == 4;
+    return 1;
 }
 
 /* An entry of the expected key and of any length, as writers make it. */
@@ -171,15 +171,15 @@ static size_t entry_value(const scan_guess *guess, const uint8_t *at, size_t lef
 WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64_t row) {
     const scan_guess *guess = &table->guesses[table->place];
     const uint8_t *at = cursor->at;
-    size_t whole;
-    if (!guess->size || table->readable - at < guess->need) return 0;
-    whole = (size_t)at[1] + 2;
+    size_t whole, left = wire_left(cursor);
+    if (!guess->size || left < guess->size) return 0;
+    whole = (size_t)wire_byte(at + 1) + 2;
     if (guess->column < 0) { /* nobody asked for it */
-        if (!entry_fits(guess, at, whole, wire_left(cursor))) return 0;
+        if (!entry_fits(guess, at, whole, left)) return 0;
     } else {
         scan_column *column = &table->columns[guess->column];
         if (column->seen == row + 1) return 0;
-        if (!entry_quick(guess, at, whole, wire_left(cursor), table->level, &column->slots[row])) return 0;
+        if (!entry_quick(guess, at, whole, left, table->level, &column->slots[row])) return 0;
         column->seen = row + 1;
         table->found++;
     }
@@ -225,7 +225,6 @@ WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) 
     guess->head = load64(bytes);
     guess->middle = load64(bytes + 8);
     guess->tail = load64(bytes + guess->size - 8);
-    guess->need = guess->size + 8;
 }
 
 /* An entry as writers make it; others are walked. */
@@ -286,10 +285,7 @@ static int record_read(
     wire_cursor cursor = {record->data, record->data + record->length};
     scan_table *tables[2] = {features, lists};
     *seen = 0;
-    for (int i = 0; i < 2 && tables[i]; i++) {
-        tables[i]->place = tables[i]->found = 0;
-        tables[i]->readable = record->readable;
-    }
+    for (int i = 0; i < 2 && tables[i]; i++) tables[i]->place = tables[i]->found = 0;
     while (cursor.at < cursor.end) {
         wire_field field = {1, TYPE_BYTES, {0}};
         int status;

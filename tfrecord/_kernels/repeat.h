@@ -12,8 +12,6 @@
 #define REPEAT_MISSES 8
 /* So much of a record is asked for before it is read. */
 #define REPEAT_AHEAD 1536
-/* What is read behind the start of an entry before its length is known. */
-#define REPEAT_READS (QUICK_KEY + 18)
 
 /* Learns the entries of the record just read. Every column has to be among them, once. */
 static void repeat_learn(scan_table *table, uint64_t row) {
@@ -37,6 +35,9 @@ static void repeat_learn(scan_table *table, uint64_t row) {
     if (covered == table->num_columns) table->num_repeated = table->place;
 }
 
+/* The header of a Python object that is looked at some time from now. */
+WIRE_INLINE void prefetch_object(const void *object) { __builtin_prefetch(object); }
+
 /* The record that is read some time from now, all of a short one: payloads at random places are in no cache, or only in
  * the large one if their checksums were computed before. */
 WIRE_INLINE void record_ahead(const scan_record *record) {
@@ -59,14 +60,14 @@ static int repeat_read(scan_table *table, const scan_record *record, uint64_t ro
     const scan_guess *guess = table->guesses, *stop = guess + table->num_repeated;
     wire_slice map, value;
     int level = table->level;
-    if (guess == stop || record->readable - cursor.end < REPEAT_READS || record->length < 2) return 0;
+    if (guess == stop || record->length < 2) return 0;
     if (*cursor.at++ != 0x0a || wire_take_slice(&cursor, &map) || cursor.at != cursor.end) return 0;
     for (cursor.at = map.data; guess < stop; guess++) {
         const uint8_t *at = cursor.at;
         size_t left = wire_left(&cursor);
         feature_slot slot;
-        if (WIRE_LIKELY(guess->size)) {
-            size_t whole = (size_t)at[1] + 2;
+        if (WIRE_LIKELY(guess->size && guess->size <= left)) {
+            size_t whole = (size_t)wire_byte(at + 1) + 2;
             cursor.at = at + whole;
             if (guess->column < 0) {
                 if (WIRE_LIKELY(entry_fits(guess, at, whole, left))) continue;

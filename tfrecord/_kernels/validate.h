@@ -107,7 +107,7 @@ WIRE_INLINE int check_next(wire_cursor *cursor, int depth, wire_field *field) {
 /* A Feature that sits `depth` messages deep. */
 static int feature_check(wire_slice feature, int depth) {
     feature_slot slot;
-    int kind;
+    int kind = KIND_UNKNOWN;
     if (WIRE_LIKELY(feature_plain(feature, &slot))) return slot_check(&slot);
     return feature_walk(&feature, 1, depth, &kind, NULL);
 }

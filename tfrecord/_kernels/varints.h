@@ -52,7 +52,7 @@ static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t
     int64_t *to = *out;
     while (cursor.at < stop) {
         uint64_t value = *cursor.at;
-        if (WIRE_UNLIKELY(to >= room)) return WIRE_TRUNCATED;
+        if (WIRE_UNLIKELY(to >= room)) return WIRE_CHANGED;
         if (value < 128) {
             cursor.at++;
         } else {

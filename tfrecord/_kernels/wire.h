@@ -1,5 +1,9 @@
 /* The protobuf wire format through a bounded cursor: every read is checked against what remains.
  *
+ * The bytes belong to the caller, and may change at any time: another thread writes to a bytearray, another process to
+ * a mapped file. So a length is read once, into a variable (`wire_byte`), and checked there; nothing that was checked
+ * is read again and trusted.
+ *
  * Functions give WIRE_OK or a status; nothing is ever read at or behind `end`. Lengths are unsigned and compared with
  * the bytes left, never added to a position first. The rules are those of upb, but for two: map entries with unknown
  * fields are kept, and field number 0 is an error inside groups too.
@@ -35,6 +39,7 @@ enum {
     WIRE_BAD_UTF8 = 8,
     WIRE_BAD_FLOATS = 9,
     WIRE_TOO_MANY = 10,
+    WIRE_CHANGED = 11,
     WIRE_KIND_MISMATCH = 20,
     WIRE_MISSING = 21,
     WIRE_WRONG_COUNT = 22,
@@ -63,6 +68,9 @@ typedef struct {
     wire_slice content; /* of a varint its bytes; of TYPE_BYTES what its length spans */
 } wire_field;
 
+/* One byte, read exactly once: the compiler must not load it again after a check. */
+WIRE_INLINE uint8_t wire_byte(const uint8_t *at) { return *(const volatile uint8_t *)at; }
+
 WIRE_INLINE size_t wire_left(const wire_cursor *cursor) { return (size_t)(cursor->end - cursor->at); }
 
 /* A varint of at most `most` bytes. Bits above 64 in byte 10 are dropped. */
@@ -72,7 +80,7 @@ WIRE_INLINE int wire_varint(wire_cursor *cursor, unsigned most, uint64_t *value)
     uint64_t result = 0;
     for (unsigned i = 0; i < most; i++) {
         if (WIRE_UNLIKELY(i >= left)) return WIRE_TRUNCATED;
-        uint64_t byte = at[i];
+        uint64_t byte = wire_byte(at + i);
         result |= (byte & 127) << (7 * i);
         if (byte < 128) {
             cursor->at = at + i + 1;
@@ -85,9 +93,9 @@ WIRE_INLINE int wire_varint(wire_cursor *cursor, unsigned most, uint64_t *value)
 
 /* A length, and that many bytes behind it. */
 WIRE_INLINE int wire_take_slice(wire_cursor *cursor, wire_slice *slice) {
-    uint64_t length;
-    if (WIRE_LIKELY(cursor->at < cursor->end && *cursor->at < 128)) {
-        length = *cursor->at++;
+    uint64_t length = cursor->at < cursor->end ? wire_byte(cursor->at) : 128;
+    if (WIRE_LIKELY(length < 128)) {
+        cursor->at++;
     } else {
         int status = wire_varint(cursor, 5, &length);
         if (status) return status == WIRE_VARINT_TOO_LONG ? WIRE_LENGTH_TOO_LARGE : status;
