@@ -256,3 +256,23 @@ def test_a_process_that_writes_to_a_mapped_file(tmp_path: Path) -> None:
                             pass
         finally:
             process.kill()
+
+
+@pytest.mark.skipif(encode_kernel is None, reason="plain Python encodes a copy of the list")
+def test_a_list_that_gets_shorter_while_it_is_encoded() -> None:
+    values: list[Any] = []
+
+    class Meta(type):
+        def __hash__(cls) -> int:
+            values.clear()
+            return 1
+
+    class Odd(metaclass=Meta):
+        pass
+
+    for kind in ("int", "float"):
+        values[:] = [1, Odd(), *range(200)]
+        try:
+            encode_example({"k": (values, kind)})
+        except (RuntimeError, TypeError):
+            pass

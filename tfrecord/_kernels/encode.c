@@ -1798,7 +1798,7 @@ struct __pyx_memoryview_obj;
 struct __pyx_memoryviewslice_obj;
 struct __pyx_t_8tfrecord_8_kernels_6encode_Out;
 
-/* "tfrecord/_kernels/encode.pyx":108
+/* "tfrecord/_kernels/encode.pyx":109
  * 
  * # Room before the first entry: the frame's header, and the tag and length of Features.
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -1807,7 +1807,7 @@ struct __pyx_t_8tfrecord_8_kernels_6encode_Out;
 */
 enum  {
 
-  /* "tfrecord/_kernels/encode.pyx":109
+  /* "tfrecord/_kernels/encode.pyx":110
  * # Room before the first entry: the frame's header, and the tag and length of Features.
  * cdef enum:
  *     LEAD = 12 + 6             # <<<<<<<<<<<<<<
@@ -1818,7 +1818,7 @@ enum  {
   __pyx_e_8tfrecord_8_kernels_6encode_STACK_VALUES = 64
 };
 
-/* "tfrecord/_kernels/encode.pyx":112
+/* "tfrecord/_kernels/encode.pyx":113
  *     STACK_VALUES = 64
  * 
  * cdef struct Out:             # <<<<<<<<<<<<<<
@@ -1831,7 +1831,7 @@ struct __pyx_t_8tfrecord_8_kernels_6encode_Out {
   uint64_t capacity;
 };
 
-/* "tfrecord/_kernels/encode.pyx":133
+/* "tfrecord/_kernels/encode.pyx":134
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
@@ -1854,7 +1854,7 @@ struct __pyx_obj_8tfrecord_8_kernels_6encode_RecordEncoder {
 };
 
 
-/* "tfrecord/_kernels/encode.pyx":432
+/* "tfrecord/_kernels/encode.pyx":446
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
@@ -1948,7 +1948,7 @@ struct __pyx_memoryviewslice_obj {
 
 
 
-/* "tfrecord/_kernels/encode.pyx":133
+/* "tfrecord/_kernels/encode.pyx":134
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
@@ -1987,7 +1987,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
 static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct __pyx_obj_8tfrecord_8_kernels_6encode_RecordEncoder *, PyObject *, float *);
 
 
-/* "tfrecord/_kernels/encode.pyx":432
+/* "tfrecord/_kernels/encode.pyx":446
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
@@ -3574,6 +3574,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 
 /* Module declarations from "tfrecord._kernels.encode" */
 static frames_extend_fn __pyx_v_8tfrecord_8_kernels_6encode_CRC;
+static PyObject *__pyx_v_8tfrecord_8_kernels_6encode_CHANGED = 0;
 static PyObject *__pyx_collections_abc_Sequence = 0;
 static PyObject *generic = 0;
 static PyObject *strided = 0;
@@ -3583,6 +3584,7 @@ static PyObject *indirect_contiguous = 0;
 static int __pyx_memoryview_thread_locks_used;
 static PyThread_type_lock __pyx_memoryview_thread_locks[8];
 static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_kernels_6encode_Out *, uint64_t); /*proto*/
+static CYTHON_INLINE PyObject *__pyx_f_8tfrecord_8_kernels_6encode_item_of(PyObject *, Py_ssize_t); /*proto*/
 static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *, char const **, Py_ssize_t *); /*proto*/
 static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_obj_8tfrecord_8_kernels_6encode_RowEncoder *, PyObject *, uint64_t *); /*proto*/
 static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_obj_8tfrecord_8_kernels_6encode_RowEncoder *, PyObject *, uint64_t, uint64_t); /*proto*/
@@ -18369,7 +18371,7 @@ static PyObject *__pyx_unpickle_Enum__set_state(struct __pyx_MemviewEnum_obj *__
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":87
+/* "tfrecord/_kernels/encode.pyx":88
  * 
  * 
  * def frame(payload):             # <<<<<<<<<<<<<<
@@ -18417,32 +18419,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_payload,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 87, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 88, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 87, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 88, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "frame", 0) < (0)) __PYX_ERR(0, 87, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "frame", 0) < (0)) __PYX_ERR(0, 88, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("frame", 1, 1, 1, i); __PYX_ERR(0, 87, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("frame", 1, 1, 1, i); __PYX_ERR(0, 88, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 87, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 88, __pyx_L3_error)
     }
     __pyx_v_payload = values[0];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("frame", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 87, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("frame", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 88, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -18486,17 +18488,17 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("frame", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":93
+  /* "tfrecord/_kernels/encode.pyx":94
  *     cdef uint8_t *p
  *     cdef uint64_t size
  *     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)             # <<<<<<<<<<<<<<
  *     try:
  *         size = view.len
 */
-  __pyx_t_1 = PyObject_GetBuffer(__pyx_v_payload, (&__pyx_v_view), PyBUF_SIMPLE); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 93, __pyx_L1_error)
+  __pyx_t_1 = PyObject_GetBuffer(__pyx_v_payload, (&__pyx_v_view), PyBUF_SIMPLE); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 94, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":94
+  /* "tfrecord/_kernels/encode.pyx":95
  *     cdef uint64_t size
  *     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
  *     try:             # <<<<<<<<<<<<<<
@@ -18505,7 +18507,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
 */
   /*try:*/ {
 
-    /* "tfrecord/_kernels/encode.pyx":95
+    /* "tfrecord/_kernels/encode.pyx":96
  *     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
  *     try:
  *         size = view.len             # <<<<<<<<<<<<<<
@@ -18516,19 +18518,19 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
 
     __pyx_v_size = __pyx_t_2;
 
-    /* "tfrecord/_kernels/encode.pyx":96
+    /* "tfrecord/_kernels/encode.pyx":97
  *     try:
  *         size = view.len
  *         out = PyBytes_FromStringAndSize(NULL, size + FRAME_OVERHEAD)             # <<<<<<<<<<<<<<
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:
 */
-    __pyx_t_3 = PyBytes_FromStringAndSize(NULL, (__pyx_v_size + FRAME_OVERHEAD)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 96, __pyx_L4_error)
+    __pyx_t_3 = PyBytes_FromStringAndSize(NULL, (__pyx_v_size + FRAME_OVERHEAD)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 97, __pyx_L4_error)
     __Pyx_GOTREF(__pyx_t_3);
     __pyx_v_out = ((PyObject*)__pyx_t_3);
     __pyx_t_3 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":97
+    /* "tfrecord/_kernels/encode.pyx":98
  *         size = view.len
  *         out = PyBytes_FromStringAndSize(NULL, size + FRAME_OVERHEAD)
  *         p = <uint8_t *>PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -18537,7 +18539,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
 */
     __pyx_v_p = ((uint8_t *)PyBytes_AS_STRING(__pyx_v_out));
 
-    /* "tfrecord/_kernels/encode.pyx":98
+    /* "tfrecord/_kernels/encode.pyx":99
  *         out = PyBytes_FromStringAndSize(NULL, size + FRAME_OVERHEAD)
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -18550,7 +18552,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
         __Pyx_FastGIL_Remember();
         /*try:*/ {
 
-          /* "tfrecord/_kernels/encode.pyx":99
+          /* "tfrecord/_kernels/encode.pyx":100
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:
  *             put_frame_header(p, size, CRC)             # <<<<<<<<<<<<<<
@@ -18559,7 +18561,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
 */
           put_frame_header(__pyx_v_p, __pyx_v_size, __pyx_v_8tfrecord_8_kernels_6encode_CRC);
 
-          /* "tfrecord/_kernels/encode.pyx":100
+          /* "tfrecord/_kernels/encode.pyx":101
  *         with nogil:
  *             put_frame_header(p, size, CRC)
  *             memcpy(p + FRAME_HEADER, view.buf, size)             # <<<<<<<<<<<<<<
@@ -18568,7 +18570,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
 */
           (void)(memcpy((__pyx_v_p + FRAME_HEADER), __pyx_v_view.buf, __pyx_v_size));
 
-          /* "tfrecord/_kernels/encode.pyx":101
+          /* "tfrecord/_kernels/encode.pyx":102
  *             put_frame_header(p, size, CRC)
  *             memcpy(p + FRAME_HEADER, view.buf, size)
  *             put_frame_footer(p + FRAME_HEADER, size, CRC)             # <<<<<<<<<<<<<<
@@ -18578,7 +18580,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
           put_frame_footer((__pyx_v_p + FRAME_HEADER), __pyx_v_size, __pyx_v_8tfrecord_8_kernels_6encode_CRC);
         }
 
-        /* "tfrecord/_kernels/encode.pyx":98
+        /* "tfrecord/_kernels/encode.pyx":99
  *         out = PyBytes_FromStringAndSize(NULL, size + FRAME_OVERHEAD)
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -18596,7 +18598,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
     }
   }
 
-  /* "tfrecord/_kernels/encode.pyx":103
+  /* "tfrecord/_kernels/encode.pyx":104
  *             put_frame_footer(p + FRAME_HEADER, size, CRC)
  *     finally:
  *         PyBuffer_Release(&view)             # <<<<<<<<<<<<<<
@@ -18641,7 +18643,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
     __pyx_L5:;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":104
+  /* "tfrecord/_kernels/encode.pyx":105
  *     finally:
  *         PyBuffer_Release(&view)
  *     return out             # <<<<<<<<<<<<<<
@@ -18659,7 +18661,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":87
+  /* "tfrecord/_kernels/encode.pyx":88
  * 
  * 
  * def frame(payload):             # <<<<<<<<<<<<<<
@@ -18682,7 +18684,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_frame(CYTHON_UNUSED PyObje
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":118
+/* "tfrecord/_kernels/encode.pyx":119
  * 
  * 
  * cdef int grow(Out *out, uint64_t more) except -1:             # <<<<<<<<<<<<<<
@@ -18702,7 +18704,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":122
+  /* "tfrecord/_kernels/encode.pyx":123
  *     cdef uint64_t capacity
  *     cdef uint8_t *data
  *     if more <= out.capacity - out.size:             # <<<<<<<<<<<<<<
@@ -18714,7 +18716,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":123
+    /* "tfrecord/_kernels/encode.pyx":124
  *     cdef uint8_t *data
  *     if more <= out.capacity - out.size:
  *         return 0             # <<<<<<<<<<<<<<
@@ -18727,7 +18729,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":122
+    /* "tfrecord/_kernels/encode.pyx":123
  *     cdef uint64_t capacity
  *     cdef uint8_t *data
  *     if more <= out.capacity - out.size:             # <<<<<<<<<<<<<<
@@ -18736,7 +18738,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":124
+  /* "tfrecord/_kernels/encode.pyx":125
  *     if more <= out.capacity - out.size:
  *         return 0
  *     capacity = max(out.capacity + (out.capacity >> 1), out.size + more)             # <<<<<<<<<<<<<<
@@ -18760,7 +18762,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
   __pyx_v_capacity = __pyx_t_4;
 
 
-  /* "tfrecord/_kernels/encode.pyx":125
+  /* "tfrecord/_kernels/encode.pyx":126
  *         return 0
  *     capacity = max(out.capacity + (out.capacity >> 1), out.size + more)
  *     data = <uint8_t *>PyMem_Realloc(out.data, capacity)             # <<<<<<<<<<<<<<
@@ -18769,7 +18771,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
 */
   __pyx_v_data = ((uint8_t *)PyMem_Realloc(__pyx_v_out->data, __pyx_v_capacity));
 
-  /* "tfrecord/_kernels/encode.pyx":126
+  /* "tfrecord/_kernels/encode.pyx":127
  *     capacity = max(out.capacity + (out.capacity >> 1), out.size + more)
  *     data = <uint8_t *>PyMem_Realloc(out.data, capacity)
  *     if data == NULL:             # <<<<<<<<<<<<<<
@@ -18781,16 +18783,16 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":127
+    /* "tfrecord/_kernels/encode.pyx":128
  *     data = <uint8_t *>PyMem_Realloc(out.data, capacity)
  *     if data == NULL:
  *         raise MemoryError()             # <<<<<<<<<<<<<<
  *     out.data = data
  *     out.capacity = capacity
 */
-    PyErr_NoMemory(); __PYX_ERR(0, 127, __pyx_L1_error)
+    PyErr_NoMemory(); __PYX_ERR(0, 128, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":126
+    /* "tfrecord/_kernels/encode.pyx":127
  *     capacity = max(out.capacity + (out.capacity >> 1), out.size + more)
  *     data = <uint8_t *>PyMem_Realloc(out.data, capacity)
  *     if data == NULL:             # <<<<<<<<<<<<<<
@@ -18799,7 +18801,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":128
+  /* "tfrecord/_kernels/encode.pyx":129
  *     if data == NULL:
  *         raise MemoryError()
  *     out.data = data             # <<<<<<<<<<<<<<
@@ -18808,7 +18810,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
 */
   __pyx_v_out->data = __pyx_v_data;
 
-  /* "tfrecord/_kernels/encode.pyx":129
+  /* "tfrecord/_kernels/encode.pyx":130
  *         raise MemoryError()
  *     out.data = data
  *     out.capacity = capacity             # <<<<<<<<<<<<<<
@@ -18817,7 +18819,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
 */
   __pyx_v_out->capacity = __pyx_v_capacity;
 
-  /* "tfrecord/_kernels/encode.pyx":130
+  /* "tfrecord/_kernels/encode.pyx":131
  *     out.data = data
  *     out.capacity = capacity
  *     return 0             # <<<<<<<<<<<<<<
@@ -18830,7 +18832,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":118
+  /* "tfrecord/_kernels/encode.pyx":119
  * 
  * 
  * cdef int grow(Out *out, uint64_t more) except -1:             # <<<<<<<<<<<<<<
@@ -18849,7 +18851,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_grow(struct __pyx_t_8tfrecord_8_k
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":148
+/* "tfrecord/_kernels/encode.pyx":149
  *     cdef uint64_t hint
  * 
  *     def __init__(self, dict types, check_key, split_spec, to_values, to_steps, too_large, array, frozenset ints,             # <<<<<<<<<<<<<<
@@ -18903,74 +18905,74 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_types,&__pyx_mstate_global->__pyx_n_u_check_key,&__pyx_mstate_global->__pyx_n_u_split_spec,&__pyx_mstate_global->__pyx_n_u_to_values,&__pyx_mstate_global->__pyx_n_u_to_steps,&__pyx_mstate_global->__pyx_n_u_too_large,&__pyx_mstate_global->__pyx_n_u_array,&__pyx_mstate_global->__pyx_n_u_ints,&__pyx_mstate_global->__pyx_n_u_floats,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 148, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 149, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  9:
         values[8] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 8);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[8])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[8])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  8:
         values[7] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 7);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[7])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[7])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  7:
         values[6] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 6);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  6:
         values[5] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 5);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  5:
         values[4] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 148, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 149, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__init__", 0) < (0)) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__init__", 0) < (0)) __PYX_ERR(0, 149, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 9; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__init__", 1, 9, 9, i); __PYX_ERR(0, 148, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__init__", 1, 9, 9, i); __PYX_ERR(0, 149, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 9)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[4] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[5] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 5);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[6] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 6);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[7] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 7);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[7])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[7])) __PYX_ERR(0, 149, __pyx_L3_error)
       values[8] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 8);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[8])) __PYX_ERR(0, 148, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[8])) __PYX_ERR(0, 149, __pyx_L3_error)
     }
     __pyx_v_types = ((PyObject*)values[0]);
     __pyx_v_check_key = values[1];
@@ -18984,7 +18986,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__init__", 1, 9, 9, __pyx_nargs); __PYX_ERR(0, 148, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__init__", 1, 9, 9, __pyx_nargs); __PYX_ERR(0, 149, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -18995,9 +18997,9 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return -1;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_types), (&PyDict_Type), 1, "types", 1))) __PYX_ERR(0, 148, __pyx_L1_error)
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_ints), (&PyFrozenSet_Type), 1, "ints", 1))) __PYX_ERR(0, 148, __pyx_L1_error)
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_floats), (&PyFrozenSet_Type), 1, "floats", 1))) __PYX_ERR(0, 149, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_types), (&PyDict_Type), 1, "types", 1))) __PYX_ERR(0, 149, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_ints), (&PyFrozenSet_Type), 1, "ints", 1))) __PYX_ERR(0, 149, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_floats), (&PyFrozenSet_Type), 1, "floats", 1))) __PYX_ERR(0, 150, __pyx_L1_error)
   __pyx_r = __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(((struct __pyx_obj_8tfrecord_8_kernels_6encode_RecordEncoder *)__pyx_v_self), __pyx_v_types, __pyx_v_check_key, __pyx_v_split_spec, __pyx_v_to_values, __pyx_v_to_steps, __pyx_v_too_large, __pyx_v_array, __pyx_v_ints, __pyx_v_floats);
 
   /* function exit code */
@@ -19022,7 +19024,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_RefNannyDeclarations
   __Pyx_RefNannySetupContext("__init__", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":150
+  /* "tfrecord/_kernels/encode.pyx":151
  *     def __init__(self, dict types, check_key, split_spec, to_values, to_steps, too_large, array, frozenset ints,
  *                  frozenset floats):
  *         self.types = types             # <<<<<<<<<<<<<<
@@ -19034,7 +19036,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->types);
   __Pyx_DECREF_SET(__pyx_v_self->types, __pyx_v_types);
 
-  /* "tfrecord/_kernels/encode.pyx":151
+  /* "tfrecord/_kernels/encode.pyx":152
  *                  frozenset floats):
  *         self.types = types
  *         self.check_key = check_key             # <<<<<<<<<<<<<<
@@ -19046,7 +19048,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->check_key);
   __Pyx_DECREF_SET(__pyx_v_self->check_key, __pyx_v_check_key);
 
-  /* "tfrecord/_kernels/encode.pyx":152
+  /* "tfrecord/_kernels/encode.pyx":153
  *         self.types = types
  *         self.check_key = check_key
  *         self.split_spec = split_spec             # <<<<<<<<<<<<<<
@@ -19058,7 +19060,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->split_spec);
   __Pyx_DECREF_SET(__pyx_v_self->split_spec, __pyx_v_split_spec);
 
-  /* "tfrecord/_kernels/encode.pyx":153
+  /* "tfrecord/_kernels/encode.pyx":154
  *         self.check_key = check_key
  *         self.split_spec = split_spec
  *         self.to_values = to_values             # <<<<<<<<<<<<<<
@@ -19070,7 +19072,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->to_values);
   __Pyx_DECREF_SET(__pyx_v_self->to_values, __pyx_v_to_values);
 
-  /* "tfrecord/_kernels/encode.pyx":154
+  /* "tfrecord/_kernels/encode.pyx":155
  *         self.split_spec = split_spec
  *         self.to_values = to_values
  *         self.to_steps = to_steps             # <<<<<<<<<<<<<<
@@ -19082,7 +19084,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->to_steps);
   __Pyx_DECREF_SET(__pyx_v_self->to_steps, __pyx_v_to_steps);
 
-  /* "tfrecord/_kernels/encode.pyx":155
+  /* "tfrecord/_kernels/encode.pyx":156
  *         self.to_values = to_values
  *         self.to_steps = to_steps
  *         self.too_large = too_large             # <<<<<<<<<<<<<<
@@ -19094,7 +19096,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->too_large);
   __Pyx_DECREF_SET(__pyx_v_self->too_large, __pyx_v_too_large);
 
-  /* "tfrecord/_kernels/encode.pyx":156
+  /* "tfrecord/_kernels/encode.pyx":157
  *         self.to_steps = to_steps
  *         self.too_large = too_large
  *         self.array = array             # <<<<<<<<<<<<<<
@@ -19106,7 +19108,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->array);
   __Pyx_DECREF_SET(__pyx_v_self->array, __pyx_v_array);
 
-  /* "tfrecord/_kernels/encode.pyx":157
+  /* "tfrecord/_kernels/encode.pyx":158
  *         self.too_large = too_large
  *         self.array = array
  *         self.ints = ints             # <<<<<<<<<<<<<<
@@ -19118,7 +19120,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->ints);
   __Pyx_DECREF_SET(__pyx_v_self->ints, __pyx_v_ints);
 
-  /* "tfrecord/_kernels/encode.pyx":158
+  /* "tfrecord/_kernels/encode.pyx":159
  *         self.array = array
  *         self.ints = ints
  *         self.floats = floats             # <<<<<<<<<<<<<<
@@ -19130,7 +19132,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   __Pyx_GOTREF(__pyx_v_self->floats);
   __Pyx_DECREF_SET(__pyx_v_self->floats, __pyx_v_floats);
 
-  /* "tfrecord/_kernels/encode.pyx":159
+  /* "tfrecord/_kernels/encode.pyx":160
  *         self.ints = ints
  *         self.floats = floats
  *         self.hint = 256             # <<<<<<<<<<<<<<
@@ -19139,7 +19141,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
 */
   __pyx_v_self->hint = 0x100;
 
-  /* "tfrecord/_kernels/encode.pyx":148
+  /* "tfrecord/_kernels/encode.pyx":149
  *     cdef uint64_t hint
  * 
  *     def __init__(self, dict types, check_key, split_spec, to_values, to_steps, too_large, array, frozenset ints,             # <<<<<<<<<<<<<<
@@ -19154,7 +19156,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder___init__(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":161
+/* "tfrecord/_kernels/encode.pyx":162
  *         self.hint = 256
  * 
  *     def encode(self, dict datum, dict sequence, uint64_t limit, bint framed):             # <<<<<<<<<<<<<<
@@ -19205,53 +19207,53 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_datum,&__pyx_mstate_global->__pyx_n_u_sequence,&__pyx_mstate_global->__pyx_n_u_limit,&__pyx_mstate_global->__pyx_n_u_framed,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 161, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 162, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 161, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 162, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 161, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 162, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 161, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 162, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 161, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 162, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "encode", 0) < (0)) __PYX_ERR(0, 161, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "encode", 0) < (0)) __PYX_ERR(0, 162, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 4; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("encode", 1, 4, 4, i); __PYX_ERR(0, 161, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("encode", 1, 4, 4, i); __PYX_ERR(0, 162, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 4)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 161, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 162, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 161, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 162, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 161, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 162, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 161, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 162, __pyx_L3_error)
     }
     __pyx_v_datum = ((PyObject*)values[0]);
     __pyx_v_sequence = ((PyObject*)values[1]);
-    __pyx_v_limit = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_limit == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 161, __pyx_L3_error)
-    __pyx_v_framed = __Pyx_PyObject_IsTrue(values[3]); if (unlikely((__pyx_v_framed == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 161, __pyx_L3_error)
+    __pyx_v_limit = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_limit == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 162, __pyx_L3_error)
+    __pyx_v_framed = __Pyx_PyObject_IsTrue(values[3]); if (unlikely((__pyx_v_framed == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 162, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("encode", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 161, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("encode", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 162, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -19262,8 +19264,8 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_datum), (&PyDict_Type), 1, "datum", 1))) __PYX_ERR(0, 161, __pyx_L1_error)
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_sequence), (&PyDict_Type), 1, "sequence", 1))) __PYX_ERR(0, 161, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_datum), (&PyDict_Type), 1, "datum", 1))) __PYX_ERR(0, 162, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_sequence), (&PyDict_Type), 1, "sequence", 1))) __PYX_ERR(0, 162, __pyx_L1_error)
   __pyx_r = __pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(((struct __pyx_obj_8tfrecord_8_kernels_6encode_RecordEncoder *)__pyx_v_self), __pyx_v_datum, __pyx_v_sequence, __pyx_v_limit, __pyx_v_framed);
 
   /* function exit code */
@@ -19317,7 +19319,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("encode", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":165
+  /* "tfrecord/_kernels/encode.pyx":166
  *         cdef Out out
  *         cdef uint64_t content, start, size
  *         out.size = LEAD             # <<<<<<<<<<<<<<
@@ -19326,7 +19328,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
   __pyx_v_out.size = __pyx_e_8tfrecord_8_kernels_6encode_LEAD;
 
-  /* "tfrecord/_kernels/encode.pyx":166
+  /* "tfrecord/_kernels/encode.pyx":167
  *         cdef uint64_t content, start, size
  *         out.size = LEAD
  *         out.capacity = LEAD + self.hint             # <<<<<<<<<<<<<<
@@ -19335,7 +19337,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
   __pyx_v_out.capacity = (__pyx_e_8tfrecord_8_kernels_6encode_LEAD + __pyx_v_self->hint);
 
-  /* "tfrecord/_kernels/encode.pyx":167
+  /* "tfrecord/_kernels/encode.pyx":168
  *         out.size = LEAD
  *         out.capacity = LEAD + self.hint
  *         out.data = <uint8_t *>PyMem_Malloc(out.capacity)             # <<<<<<<<<<<<<<
@@ -19344,7 +19346,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
   __pyx_v_out.data = ((uint8_t *)PyMem_Malloc(__pyx_v_out.capacity));
 
-  /* "tfrecord/_kernels/encode.pyx":168
+  /* "tfrecord/_kernels/encode.pyx":169
  *         out.capacity = LEAD + self.hint
  *         out.data = <uint8_t *>PyMem_Malloc(out.capacity)
  *         if out.data == NULL:             # <<<<<<<<<<<<<<
@@ -19356,16 +19358,16 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":169
+    /* "tfrecord/_kernels/encode.pyx":170
  *         out.data = <uint8_t *>PyMem_Malloc(out.capacity)
  *         if out.data == NULL:
  *             raise MemoryError()             # <<<<<<<<<<<<<<
  *         try:
  *             for key, spec in datum.items():
 */
-    PyErr_NoMemory(); __PYX_ERR(0, 169, __pyx_L1_error)
+    PyErr_NoMemory(); __PYX_ERR(0, 170, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":168
+    /* "tfrecord/_kernels/encode.pyx":169
  *         out.capacity = LEAD + self.hint
  *         out.data = <uint8_t *>PyMem_Malloc(out.capacity)
  *         if out.data == NULL:             # <<<<<<<<<<<<<<
@@ -19374,7 +19376,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":170
+  /* "tfrecord/_kernels/encode.pyx":171
  *         if out.data == NULL:
  *             raise MemoryError()
  *         try:             # <<<<<<<<<<<<<<
@@ -19383,7 +19385,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
   /*try:*/ {
 
-    /* "tfrecord/_kernels/encode.pyx":171
+    /* "tfrecord/_kernels/encode.pyx":172
  *             raise MemoryError()
  *         try:
  *             for key, spec in datum.items():             # <<<<<<<<<<<<<<
@@ -19393,9 +19395,9 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     __pyx_t_3 = 0;
     if (unlikely(__pyx_v_datum == Py_None)) {
       PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "items");
-      __PYX_ERR(0, 171, __pyx_L5_error)
+      __PYX_ERR(0, 172, __pyx_L5_error)
     }
-    __pyx_t_6 = __Pyx_dict_iterator(__pyx_v_datum, 1, __pyx_mstate_global->__pyx_n_u_items, (&__pyx_t_4), (&__pyx_t_5)); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 171, __pyx_L5_error)
+    __pyx_t_6 = __Pyx_dict_iterator(__pyx_v_datum, 1, __pyx_mstate_global->__pyx_n_u_items, (&__pyx_t_4), (&__pyx_t_5)); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 172, __pyx_L5_error)
     __Pyx_GOTREF(__pyx_t_6);
     __Pyx_XDECREF(__pyx_t_2);
     __pyx_t_2 = __pyx_t_6;
@@ -19403,7 +19405,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     while (1) {
       __pyx_t_8 = __Pyx_dict_iter_next(__pyx_t_2, __pyx_t_4, &__pyx_t_3, &__pyx_t_6, &__pyx_t_7, NULL, __pyx_t_5);
       if (unlikely(__pyx_t_8 == 0)) break;
-      if (unlikely(__pyx_t_8 == -1)) __PYX_ERR(0, 171, __pyx_L5_error)
+      if (unlikely(__pyx_t_8 == -1)) __PYX_ERR(0, 172, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_6);
       __Pyx_GOTREF(__pyx_t_7);
       __Pyx_XDECREF_SET(__pyx_v_key, __pyx_t_6);
@@ -19411,19 +19413,19 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
       __Pyx_XDECREF_SET(__pyx_v_spec, __pyx_t_7);
       __pyx_t_7 = 0;
 
-      /* "tfrecord/_kernels/encode.pyx":172
+      /* "tfrecord/_kernels/encode.pyx":173
  *         try:
  *             for key, spec in datum.items():
  *                 self.put_entry(&out, key, spec, False, limit)             # <<<<<<<<<<<<<<
  *             content = out.size - LEAD
  *             start = LEAD - 1 - varint_size(content)
 */
-      __pyx_t_8 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(__pyx_v_self, (&__pyx_v_out), __pyx_v_key, __pyx_v_spec, 0, __pyx_v_limit); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 172, __pyx_L5_error)
+      __pyx_t_8 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(__pyx_v_self, (&__pyx_v_out), __pyx_v_key, __pyx_v_spec, 0, __pyx_v_limit); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 173, __pyx_L5_error)
 
     }
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":173
+    /* "tfrecord/_kernels/encode.pyx":174
  *             for key, spec in datum.items():
  *                 self.put_entry(&out, key, spec, False, limit)
  *             content = out.size - LEAD             # <<<<<<<<<<<<<<
@@ -19432,7 +19434,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     __pyx_v_content = (__pyx_v_out.size - __pyx_e_8tfrecord_8_kernels_6encode_LEAD);
 
-    /* "tfrecord/_kernels/encode.pyx":174
+    /* "tfrecord/_kernels/encode.pyx":175
  *                 self.put_entry(&out, key, spec, False, limit)
  *             content = out.size - LEAD
  *             start = LEAD - 1 - varint_size(content)             # <<<<<<<<<<<<<<
@@ -19441,7 +19443,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     __pyx_v_start = ((__pyx_e_8tfrecord_8_kernels_6encode_LEAD - 1) - varint_size(__pyx_v_content));
 
-    /* "tfrecord/_kernels/encode.pyx":175
+    /* "tfrecord/_kernels/encode.pyx":176
  *             content = out.size - LEAD
  *             start = LEAD - 1 - varint_size(content)
  *             put_field(out.data + start, TAG_1, content)             # <<<<<<<<<<<<<<
@@ -19450,7 +19452,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     (void)(put_field((__pyx_v_out.data + __pyx_v_start), TAG_1, __pyx_v_content));
 
-    /* "tfrecord/_kernels/encode.pyx":176
+    /* "tfrecord/_kernels/encode.pyx":177
  *             start = LEAD - 1 - varint_size(content)
  *             put_field(out.data + start, TAG_1, content)
  *             if sequence is not None:             # <<<<<<<<<<<<<<
@@ -19461,17 +19463,17 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     if (__pyx_t_1) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":177
+      /* "tfrecord/_kernels/encode.pyx":178
  *             put_field(out.data + start, TAG_1, content)
  *             if sequence is not None:
  *                 self.put_lists(&out, sequence, limit)             # <<<<<<<<<<<<<<
  *             size = out.size - start
  *             if size > limit:
 */
-      __pyx_t_5 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(__pyx_v_self, (&__pyx_v_out), __pyx_v_sequence, __pyx_v_limit); if (unlikely(__pyx_t_5 == ((int)-1))) __PYX_ERR(0, 177, __pyx_L5_error)
+      __pyx_t_5 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(__pyx_v_self, (&__pyx_v_out), __pyx_v_sequence, __pyx_v_limit); if (unlikely(__pyx_t_5 == ((int)-1))) __PYX_ERR(0, 178, __pyx_L5_error)
 
 
-      /* "tfrecord/_kernels/encode.pyx":176
+      /* "tfrecord/_kernels/encode.pyx":177
  *             start = LEAD - 1 - varint_size(content)
  *             put_field(out.data + start, TAG_1, content)
  *             if sequence is not None:             # <<<<<<<<<<<<<<
@@ -19480,7 +19482,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":178
+    /* "tfrecord/_kernels/encode.pyx":179
  *             if sequence is not None:
  *                 self.put_lists(&out, sequence, limit)
  *             size = out.size - start             # <<<<<<<<<<<<<<
@@ -19489,7 +19491,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     __pyx_v_size = (__pyx_v_out.size - __pyx_v_start);
 
-    /* "tfrecord/_kernels/encode.pyx":179
+    /* "tfrecord/_kernels/encode.pyx":180
  *                 self.put_lists(&out, sequence, limit)
  *             size = out.size - start
  *             if size > limit:             # <<<<<<<<<<<<<<
@@ -19501,7 +19503,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     if (__pyx_t_1) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":180
+      /* "tfrecord/_kernels/encode.pyx":181
  *             size = out.size - start
  *             if size > limit:
  *                 self.too_large(None, size)             # <<<<<<<<<<<<<<
@@ -19511,7 +19513,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
       __pyx_t_7 = NULL;
       __Pyx_INCREF(__pyx_v_self->too_large);
       __pyx_t_6 = __pyx_v_self->too_large; 
-      __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_size); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 180, __pyx_L5_error)
+      __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_size); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 181, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_9);
       __pyx_t_10 = 1;
       #if CYTHON_UNPACK_METHODS
@@ -19531,12 +19533,12 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
         __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
         __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
         __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-        if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 180, __pyx_L5_error)
+        if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 181, __pyx_L5_error)
         __Pyx_GOTREF(__pyx_t_2);
       }
       __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-      /* "tfrecord/_kernels/encode.pyx":179
+      /* "tfrecord/_kernels/encode.pyx":180
  *                 self.put_lists(&out, sequence, limit)
  *             size = out.size - start
  *             if size > limit:             # <<<<<<<<<<<<<<
@@ -19545,7 +19547,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":181
+    /* "tfrecord/_kernels/encode.pyx":182
  *             if size > limit:
  *                 self.too_large(None, size)
  *             self.hint = 2 * size if size < (1 << 15) else (1 << 16)             # <<<<<<<<<<<<<<
@@ -19564,7 +19566,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 
     __pyx_v_self->hint = __pyx_t_11;
 
-    /* "tfrecord/_kernels/encode.pyx":182
+    /* "tfrecord/_kernels/encode.pyx":183
  *                 self.too_large(None, size)
  *             self.hint = 2 * size if size < (1 << 15) else (1 << 16)
  *             if not framed:             # <<<<<<<<<<<<<<
@@ -19576,14 +19578,14 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     if (__pyx_t_1) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":183
+      /* "tfrecord/_kernels/encode.pyx":184
  *             self.hint = 2 * size if size < (1 << 15) else (1 << 16)
  *             if not framed:
  *                 return PyBytes_FromStringAndSize(<char *>out.data + start, size)             # <<<<<<<<<<<<<<
  *             grow(&out, FRAME_OVERHEAD - FRAME_HEADER)
  *             put_frame_header(out.data + start - FRAME_HEADER, size, CRC)
 */
-      __pyx_t_2 = PyBytes_FromStringAndSize((((char *)__pyx_v_out.data) + __pyx_v_start), __pyx_v_size); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 183, __pyx_L5_error)
+      __pyx_t_2 = PyBytes_FromStringAndSize((((char *)__pyx_v_out.data) + __pyx_v_start), __pyx_v_size); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 184, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_2);
       {
         PyObject *__pyx_temp;
@@ -19596,7 +19598,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
       __pyx_t_2 = 0;
       goto __pyx_L4_return;
 
-      /* "tfrecord/_kernels/encode.pyx":182
+      /* "tfrecord/_kernels/encode.pyx":183
  *                 self.too_large(None, size)
  *             self.hint = 2 * size if size < (1 << 15) else (1 << 16)
  *             if not framed:             # <<<<<<<<<<<<<<
@@ -19605,17 +19607,17 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":184
+    /* "tfrecord/_kernels/encode.pyx":185
  *             if not framed:
  *                 return PyBytes_FromStringAndSize(<char *>out.data + start, size)
  *             grow(&out, FRAME_OVERHEAD - FRAME_HEADER)             # <<<<<<<<<<<<<<
  *             put_frame_header(out.data + start - FRAME_HEADER, size, CRC)
  *             put_frame_footer(out.data + start, size, CRC)
 */
-    __pyx_t_5 = __pyx_f_8tfrecord_8_kernels_6encode_grow((&__pyx_v_out), (FRAME_OVERHEAD - FRAME_HEADER)); if (unlikely(__pyx_t_5 == ((int)-1))) __PYX_ERR(0, 184, __pyx_L5_error)
+    __pyx_t_5 = __pyx_f_8tfrecord_8_kernels_6encode_grow((&__pyx_v_out), (FRAME_OVERHEAD - FRAME_HEADER)); if (unlikely(__pyx_t_5 == ((int)-1))) __PYX_ERR(0, 185, __pyx_L5_error)
 
 
-    /* "tfrecord/_kernels/encode.pyx":185
+    /* "tfrecord/_kernels/encode.pyx":186
  *                 return PyBytes_FromStringAndSize(<char *>out.data + start, size)
  *             grow(&out, FRAME_OVERHEAD - FRAME_HEADER)
  *             put_frame_header(out.data + start - FRAME_HEADER, size, CRC)             # <<<<<<<<<<<<<<
@@ -19624,7 +19626,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     put_frame_header(((__pyx_v_out.data + __pyx_v_start) - FRAME_HEADER), __pyx_v_size, __pyx_v_8tfrecord_8_kernels_6encode_CRC);
 
-    /* "tfrecord/_kernels/encode.pyx":186
+    /* "tfrecord/_kernels/encode.pyx":187
  *             grow(&out, FRAME_OVERHEAD - FRAME_HEADER)
  *             put_frame_header(out.data + start - FRAME_HEADER, size, CRC)
  *             put_frame_footer(out.data + start, size, CRC)             # <<<<<<<<<<<<<<
@@ -19633,14 +19635,14 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
 */
     put_frame_footer((__pyx_v_out.data + __pyx_v_start), __pyx_v_size, __pyx_v_8tfrecord_8_kernels_6encode_CRC);
 
-    /* "tfrecord/_kernels/encode.pyx":187
+    /* "tfrecord/_kernels/encode.pyx":188
  *             put_frame_header(out.data + start - FRAME_HEADER, size, CRC)
  *             put_frame_footer(out.data + start, size, CRC)
  *             return PyBytes_FromStringAndSize(<char *>out.data + start - FRAME_HEADER, size + FRAME_OVERHEAD)             # <<<<<<<<<<<<<<
  *         finally:
  *             PyMem_Free(out.data)
 */
-    __pyx_t_2 = PyBytes_FromStringAndSize(((((char *)__pyx_v_out.data) + __pyx_v_start) - FRAME_HEADER), (__pyx_v_size + FRAME_OVERHEAD)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 187, __pyx_L5_error)
+    __pyx_t_2 = PyBytes_FromStringAndSize(((((char *)__pyx_v_out.data) + __pyx_v_start) - FRAME_HEADER), (__pyx_v_size + FRAME_OVERHEAD)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 188, __pyx_L5_error)
     __Pyx_GOTREF(__pyx_t_2);
     {
       PyObject *__pyx_temp;
@@ -19654,7 +19656,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     goto __pyx_L4_return;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":189
+  /* "tfrecord/_kernels/encode.pyx":190
  *             return PyBytes_FromStringAndSize(<char *>out.data + start - FRAME_HEADER, size + FRAME_OVERHEAD)
  *         finally:
  *             PyMem_Free(out.data)             # <<<<<<<<<<<<<<
@@ -19705,7 +19707,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
     }
   }
 
-  /* "tfrecord/_kernels/encode.pyx":161
+  /* "tfrecord/_kernels/encode.pyx":162
  *         self.hint = 256
  * 
  *     def encode(self, dict datum, dict sequence, uint64_t limit, bint framed):             # <<<<<<<<<<<<<<
@@ -19733,7 +19735,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_13RecordEncoder_2encode(st
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":191
+/* "tfrecord/_kernels/encode.pyx":192
  *             PyMem_Free(out.data)
  * 
  *     cdef int put_lists(self, Out *out, dict sequence, uint64_t limit) except -1:             # <<<<<<<<<<<<<<
@@ -19762,7 +19764,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_lists", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":192
+  /* "tfrecord/_kernels/encode.pyx":193
  * 
  *     cdef int put_lists(self, Out *out, dict sequence, uint64_t limit) except -1:
  *         cdef uint64_t at = out.size, content             # <<<<<<<<<<<<<<
@@ -19773,17 +19775,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 
   __pyx_v_at = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":194
+  /* "tfrecord/_kernels/encode.pyx":195
  *         cdef uint64_t at = out.size, content
  *         cdef unsigned head
  *         grow(out, 6)             # <<<<<<<<<<<<<<
  *         out.size += 6
  *         for key, spec in sequence.items():
 */
-  __pyx_t_2 = __pyx_f_8tfrecord_8_kernels_6encode_grow(__pyx_v_out, 6); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 194, __pyx_L1_error)
+  __pyx_t_2 = __pyx_f_8tfrecord_8_kernels_6encode_grow(__pyx_v_out, 6); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 195, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":195
+  /* "tfrecord/_kernels/encode.pyx":196
  *         cdef unsigned head
  *         grow(out, 6)
  *         out.size += 6             # <<<<<<<<<<<<<<
@@ -19792,7 +19794,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 */
   __pyx_v_out->size = (__pyx_v_out->size + 6);
 
-  /* "tfrecord/_kernels/encode.pyx":196
+  /* "tfrecord/_kernels/encode.pyx":197
  *         grow(out, 6)
  *         out.size += 6
  *         for key, spec in sequence.items():             # <<<<<<<<<<<<<<
@@ -19802,9 +19804,9 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
   __pyx_t_4 = 0;
   if (unlikely(__pyx_v_sequence == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "items");
-    __PYX_ERR(0, 196, __pyx_L1_error)
+    __PYX_ERR(0, 197, __pyx_L1_error)
   }
-  __pyx_t_6 = __Pyx_dict_iterator(__pyx_v_sequence, 1, __pyx_mstate_global->__pyx_n_u_items, (&__pyx_t_5), (&__pyx_t_2)); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 196, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_dict_iterator(__pyx_v_sequence, 1, __pyx_mstate_global->__pyx_n_u_items, (&__pyx_t_5), (&__pyx_t_2)); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 197, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   __Pyx_XDECREF(__pyx_t_3);
   __pyx_t_3 = __pyx_t_6;
@@ -19812,7 +19814,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
   while (1) {
     __pyx_t_8 = __Pyx_dict_iter_next(__pyx_t_3, __pyx_t_5, &__pyx_t_4, &__pyx_t_6, &__pyx_t_7, NULL, __pyx_t_2);
     if (unlikely(__pyx_t_8 == 0)) break;
-    if (unlikely(__pyx_t_8 == -1)) __PYX_ERR(0, 196, __pyx_L1_error)
+    if (unlikely(__pyx_t_8 == -1)) __PYX_ERR(0, 197, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
     __Pyx_GOTREF(__pyx_t_7);
     __Pyx_XDECREF_SET(__pyx_v_key, __pyx_t_6);
@@ -19820,19 +19822,19 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
     __Pyx_XDECREF_SET(__pyx_v_spec, __pyx_t_7);
     __pyx_t_7 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":197
+    /* "tfrecord/_kernels/encode.pyx":198
  *         out.size += 6
  *         for key, spec in sequence.items():
  *             self.put_entry(out, key, spec, True, limit)             # <<<<<<<<<<<<<<
  *         content = out.size - at - 6
  *         head = 1 + varint_size(content)
 */
-    __pyx_t_8 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_spec, 1, __pyx_v_limit); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 197, __pyx_L1_error)
+    __pyx_t_8 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_spec, 1, __pyx_v_limit); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 198, __pyx_L1_error)
 
   }
   __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":198
+  /* "tfrecord/_kernels/encode.pyx":199
  *         for key, spec in sequence.items():
  *             self.put_entry(out, key, spec, True, limit)
  *         content = out.size - at - 6             # <<<<<<<<<<<<<<
@@ -19841,7 +19843,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 */
   __pyx_v_content = ((__pyx_v_out->size - __pyx_v_at) - 6);
 
-  /* "tfrecord/_kernels/encode.pyx":199
+  /* "tfrecord/_kernels/encode.pyx":200
  *             self.put_entry(out, key, spec, True, limit)
  *         content = out.size - at - 6
  *         head = 1 + varint_size(content)             # <<<<<<<<<<<<<<
@@ -19850,7 +19852,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 */
   __pyx_v_head = (1 + varint_size(__pyx_v_content));
 
-  /* "tfrecord/_kernels/encode.pyx":200
+  /* "tfrecord/_kernels/encode.pyx":201
  *         content = out.size - at - 6
  *         head = 1 + varint_size(content)
  *         put_field(out.data + at, TAG_2, content)             # <<<<<<<<<<<<<<
@@ -19859,7 +19861,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 */
   (void)(put_field((__pyx_v_out->data + __pyx_v_at), TAG_2, __pyx_v_content));
 
-  /* "tfrecord/_kernels/encode.pyx":201
+  /* "tfrecord/_kernels/encode.pyx":202
  *         head = 1 + varint_size(content)
  *         put_field(out.data + at, TAG_2, content)
  *         memmove(out.data + at + head, out.data + at + 6, content)             # <<<<<<<<<<<<<<
@@ -19868,7 +19870,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 */
   (void)(memmove(((__pyx_v_out->data + __pyx_v_at) + __pyx_v_head), ((__pyx_v_out->data + __pyx_v_at) + 6), __pyx_v_content));
 
-  /* "tfrecord/_kernels/encode.pyx":202
+  /* "tfrecord/_kernels/encode.pyx":203
  *         put_field(out.data + at, TAG_2, content)
  *         memmove(out.data + at + head, out.data + at + 6, content)
  *         out.size = at + head + content             # <<<<<<<<<<<<<<
@@ -19877,7 +19879,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
 */
   __pyx_v_out->size = ((__pyx_v_at + __pyx_v_head) + __pyx_v_content);
 
-  /* "tfrecord/_kernels/encode.pyx":203
+  /* "tfrecord/_kernels/encode.pyx":204
  *         memmove(out.data + at + head, out.data + at + 6, content)
  *         out.size = at + head + content
  *         return 0             # <<<<<<<<<<<<<<
@@ -19890,7 +19892,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":191
+  /* "tfrecord/_kernels/encode.pyx":192
  *             PyMem_Free(out.data)
  * 
  *     cdef int put_lists(self, Out *out, dict sequence, uint64_t limit) except -1:             # <<<<<<<<<<<<<<
@@ -19916,7 +19918,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_lists(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":205
+/* "tfrecord/_kernels/encode.pyx":206
  *         return 0
  * 
  *     cdef int put_entry(self, Out *out, object key, object spec, bint steps, uint64_t limit) except -1:             # <<<<<<<<<<<<<<
@@ -19952,7 +19954,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_entry", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":207
+  /* "tfrecord/_kernels/encode.pyx":208
  *     cdef int put_entry(self, Out *out, object key, object spec, bint steps, uint64_t limit) except -1:
  *         """One map entry: a name and its Feature or FeatureList."""
  *         cdef const char *name = NULL             # <<<<<<<<<<<<<<
@@ -19961,7 +19963,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   __pyx_v_name = NULL;
 
-  /* "tfrecord/_kernels/encode.pyx":208
+  /* "tfrecord/_kernels/encode.pyx":209
  *         """One map entry: a name and its Feature or FeatureList."""
  *         cdef const char *name = NULL
  *         cdef Py_ssize_t name_size = 0             # <<<<<<<<<<<<<<
@@ -19970,7 +19972,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   __pyx_v_name_size = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":209
+  /* "tfrecord/_kernels/encode.pyx":210
  *         cdef const char *name = NULL
  *         cdef Py_ssize_t name_size = 0
  *         cdef object value = None, kind = None             # <<<<<<<<<<<<<<
@@ -19982,7 +19984,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   __Pyx_INCREF(Py_None);
   __pyx_v_kind = Py_None;
 
-  /* "tfrecord/_kernels/encode.pyx":210
+  /* "tfrecord/_kernels/encode.pyx":211
  *         cdef Py_ssize_t name_size = 0
  *         cdef object value = None, kind = None
  *         if PyUnicode_Check(key):             # <<<<<<<<<<<<<<
@@ -19994,7 +19996,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":211
+    /* "tfrecord/_kernels/encode.pyx":212
  *         cdef object value = None, kind = None
  *         if PyUnicode_Check(key):
  *             try:             # <<<<<<<<<<<<<<
@@ -20010,17 +20012,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __Pyx_XGOTREF(__pyx_t_4);
       /*try:*/ {
 
-        /* "tfrecord/_kernels/encode.pyx":212
+        /* "tfrecord/_kernels/encode.pyx":213
  *         if PyUnicode_Check(key):
  *             try:
  *                 name = PyUnicode_AsUTF8AndSize(key, &name_size)             # <<<<<<<<<<<<<<
  *             except UnicodeEncodeError:
  *                 name = NULL
 */
-        __pyx_t_5 = PyUnicode_AsUTF8AndSize(__pyx_v_key, (&__pyx_v_name_size)); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 212, __pyx_L4_error)
+        __pyx_t_5 = PyUnicode_AsUTF8AndSize(__pyx_v_key, (&__pyx_v_name_size)); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 213, __pyx_L4_error)
         __pyx_v_name = __pyx_t_5;
 
-        /* "tfrecord/_kernels/encode.pyx":211
+        /* "tfrecord/_kernels/encode.pyx":212
  *         cdef object value = None, kind = None
  *         if PyUnicode_Check(key):
  *             try:             # <<<<<<<<<<<<<<
@@ -20034,7 +20036,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       goto __pyx_L9_try_end;
       __pyx_L4_error:;
 
-      /* "tfrecord/_kernels/encode.pyx":213
+      /* "tfrecord/_kernels/encode.pyx":214
  *             try:
  *                 name = PyUnicode_AsUTF8AndSize(key, &name_size)
  *             except UnicodeEncodeError:             # <<<<<<<<<<<<<<
@@ -20044,12 +20046,12 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __pyx_t_6 = __Pyx_PyErr_ExceptionMatches(((PyObject *)(((PyTypeObject*)PyExc_UnicodeEncodeError))));
       if (__pyx_t_6) {
         __Pyx_AddTraceback("tfrecord._kernels.encode.RecordEncoder.put_entry", __pyx_clineno, __pyx_lineno, __pyx_filename);
-        if (__Pyx_GetException(&__pyx_t_7, &__pyx_t_8, &__pyx_t_9) < 0) __PYX_ERR(0, 213, __pyx_L6_except_error)
+        if (__Pyx_GetException(&__pyx_t_7, &__pyx_t_8, &__pyx_t_9) < 0) __PYX_ERR(0, 214, __pyx_L6_except_error)
         __Pyx_XGOTREF(__pyx_t_7);
         __Pyx_XGOTREF(__pyx_t_8);
         __Pyx_XGOTREF(__pyx_t_9);
 
-        /* "tfrecord/_kernels/encode.pyx":214
+        /* "tfrecord/_kernels/encode.pyx":215
  *                 name = PyUnicode_AsUTF8AndSize(key, &name_size)
  *             except UnicodeEncodeError:
  *                 name = NULL             # <<<<<<<<<<<<<<
@@ -20064,7 +20066,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       }
       goto __pyx_L6_except_error;
 
-      /* "tfrecord/_kernels/encode.pyx":211
+      /* "tfrecord/_kernels/encode.pyx":212
  *         cdef object value = None, kind = None
  *         if PyUnicode_Check(key):
  *             try:             # <<<<<<<<<<<<<<
@@ -20085,7 +20087,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __pyx_L9_try_end:;
     }
 
-    /* "tfrecord/_kernels/encode.pyx":210
+    /* "tfrecord/_kernels/encode.pyx":211
  *         cdef Py_ssize_t name_size = 0
  *         cdef object value = None, kind = None
  *         if PyUnicode_Check(key):             # <<<<<<<<<<<<<<
@@ -20094,7 +20096,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":215
+  /* "tfrecord/_kernels/encode.pyx":216
  *             except UnicodeEncodeError:
  *                 name = NULL
  *         if name == NULL:             # <<<<<<<<<<<<<<
@@ -20106,7 +20108,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":216
+    /* "tfrecord/_kernels/encode.pyx":217
  *                 name = NULL
  *         if name == NULL:
  *             self.check_key(key)             # <<<<<<<<<<<<<<
@@ -20133,12 +20135,12 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __pyx_t_9 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_7, __pyx_callargs+__pyx_t_10, (2-__pyx_t_10) | (__pyx_t_10*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_8); __pyx_t_8 = 0;
       __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 216, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 217, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
     }
     __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":217
+    /* "tfrecord/_kernels/encode.pyx":218
  *         if name == NULL:
  *             self.check_key(key)
  *             raise RuntimeError("a feature's name was refused without a reason")             # <<<<<<<<<<<<<<
@@ -20151,14 +20153,14 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       PyObject *__pyx_callargs[2] = {__pyx_t_7, __pyx_mstate_global->__pyx_kp_u_a_feature_s_name_was_refused_wit};
       __pyx_t_9 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_10, (2-__pyx_t_10) | (__pyx_t_10*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 217, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 218, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
     }
     __Pyx_Raise(__pyx_t_9, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-    __PYX_ERR(0, 217, __pyx_L1_error)
+    __PYX_ERR(0, 218, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":215
+    /* "tfrecord/_kernels/encode.pyx":216
  *             except UnicodeEncodeError:
  *                 name = NULL
  *         if name == NULL:             # <<<<<<<<<<<<<<
@@ -20167,7 +20169,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":218
+  /* "tfrecord/_kernels/encode.pyx":219
  *             self.check_key(key)
  *             raise RuntimeError("a feature's name was refused without a reason")
  *         if PyTuple_CheckExact(spec) and PyTuple_GET_SIZE(spec) == 2:             # <<<<<<<<<<<<<<
@@ -20193,7 +20195,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":219
+    /* "tfrecord/_kernels/encode.pyx":220
  *             raise RuntimeError("a feature's name was refused without a reason")
  *         if PyTuple_CheckExact(spec) and PyTuple_GET_SIZE(spec) == 2:
  *             value = <object>PyTuple_GET_ITEM(spec, 0)             # <<<<<<<<<<<<<<
@@ -20208,7 +20210,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
     __Pyx_DECREF_SET(__pyx_v_value, __pyx_t_9);
     __pyx_t_9 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":220
+    /* "tfrecord/_kernels/encode.pyx":221
  *         if PyTuple_CheckExact(spec) and PyTuple_GET_SIZE(spec) == 2:
  *             value = <object>PyTuple_GET_ITEM(spec, 0)
  *             name_of_type = <object>PyTuple_GET_ITEM(spec, 1)             # <<<<<<<<<<<<<<
@@ -20223,7 +20225,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
     __pyx_v_name_of_type = __pyx_t_9;
     __pyx_t_9 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":221
+    /* "tfrecord/_kernels/encode.pyx":222
  *             value = <object>PyTuple_GET_ITEM(spec, 0)
  *             name_of_type = <object>PyTuple_GET_ITEM(spec, 1)
  *             if PyUnicode_CheckExact(name_of_type):             # <<<<<<<<<<<<<<
@@ -20235,7 +20237,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
     if (__pyx_t_1) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":222
+      /* "tfrecord/_kernels/encode.pyx":223
  *             name_of_type = <object>PyTuple_GET_ITEM(spec, 1)
  *             if PyUnicode_CheckExact(name_of_type):
  *                 kind = self.types.get(name_of_type)             # <<<<<<<<<<<<<<
@@ -20244,14 +20246,14 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
       if (unlikely(__pyx_v_self->types == Py_None)) {
         PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "get");
-        __PYX_ERR(0, 222, __pyx_L1_error)
+        __PYX_ERR(0, 223, __pyx_L1_error)
       }
-      __pyx_t_9 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->types, __pyx_v_name_of_type, Py_None); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 222, __pyx_L1_error)
+      __pyx_t_9 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->types, __pyx_v_name_of_type, Py_None); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 223, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
       __Pyx_DECREF_SET(__pyx_v_kind, __pyx_t_9);
       __pyx_t_9 = 0;
 
-      /* "tfrecord/_kernels/encode.pyx":221
+      /* "tfrecord/_kernels/encode.pyx":222
  *             value = <object>PyTuple_GET_ITEM(spec, 0)
  *             name_of_type = <object>PyTuple_GET_ITEM(spec, 1)
  *             if PyUnicode_CheckExact(name_of_type):             # <<<<<<<<<<<<<<
@@ -20260,7 +20262,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":218
+    /* "tfrecord/_kernels/encode.pyx":219
  *             self.check_key(key)
  *             raise RuntimeError("a feature's name was refused without a reason")
  *         if PyTuple_CheckExact(spec) and PyTuple_GET_SIZE(spec) == 2:             # <<<<<<<<<<<<<<
@@ -20269,7 +20271,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":223
+  /* "tfrecord/_kernels/encode.pyx":224
  *             if PyUnicode_CheckExact(name_of_type):
  *                 kind = self.types.get(name_of_type)
  *         if kind is None:             # <<<<<<<<<<<<<<
@@ -20280,7 +20282,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":224
+    /* "tfrecord/_kernels/encode.pyx":225
  *                 kind = self.types.get(name_of_type)
  *         if kind is None:
  *             value, kind = self.split_spec(key, spec)             # <<<<<<<<<<<<<<
@@ -20307,7 +20309,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __pyx_t_9 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_8, __pyx_callargs+__pyx_t_10, (3-__pyx_t_10) | (__pyx_t_10*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
       __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 224, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 225, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
     }
     if ((likely(PyTuple_CheckExact(__pyx_t_9))) || (PyList_CheckExact(__pyx_t_9))) {
@@ -20316,7 +20318,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       if (unlikely(size != 2)) {
         if (size > 2) __Pyx_RaiseTooManyValuesError(2);
         else if (size >= 0) __Pyx_RaiseNeedMoreValuesError(size);
-        __PYX_ERR(0, 224, __pyx_L1_error)
+        __PYX_ERR(0, 225, __pyx_L1_error)
       }
       #if CYTHON_ASSUME_SAFE_MACROS && !CYTHON_AVOID_BORROWED_REFS
       if (likely(PyTuple_CheckExact(sequence))) {
@@ -20326,22 +20328,22 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
         __Pyx_INCREF(__pyx_t_7);
       } else {
         __pyx_t_8 = __Pyx_PyList_GET_ITEM_REF(sequence, 0, __Pyx_ReferenceSharing_SharedReference);
-        if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 224, __pyx_L1_error)
+        if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 225, __pyx_L1_error)
         __Pyx_XGOTREF(__pyx_t_8);
         __pyx_t_7 = __Pyx_PyList_GET_ITEM_REF(sequence, 1, __Pyx_ReferenceSharing_SharedReference);
-        if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 224, __pyx_L1_error)
+        if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 225, __pyx_L1_error)
         __Pyx_XGOTREF(__pyx_t_7);
       }
       #else
-      __pyx_t_8 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 224, __pyx_L1_error)
+      __pyx_t_8 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 225, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_8);
-      __pyx_t_7 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 224, __pyx_L1_error)
+      __pyx_t_7 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 225, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_7);
       #endif
       __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
     } else {
       Py_ssize_t index = -1;
-      __pyx_t_13 = PyObject_GetIter(__pyx_t_9); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 224, __pyx_L1_error)
+      __pyx_t_13 = PyObject_GetIter(__pyx_t_9); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 225, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_13);
       __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
       __pyx_t_14 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_13);
@@ -20349,7 +20351,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __Pyx_GOTREF(__pyx_t_8);
       index = 1; __pyx_t_7 = __pyx_t_14(__pyx_t_13); if (unlikely(!__pyx_t_7)) goto __pyx_L18_unpacking_failed;
       __Pyx_GOTREF(__pyx_t_7);
-      if (__Pyx_IternextUnpackEndCheck(__pyx_t_14(__pyx_t_13), 2) < (0)) __PYX_ERR(0, 224, __pyx_L1_error)
+      if (__Pyx_IternextUnpackEndCheck(__pyx_t_14(__pyx_t_13), 2) < (0)) __PYX_ERR(0, 225, __pyx_L1_error)
       __pyx_t_14 = NULL;
       __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
       goto __pyx_L19_unpacking_done;
@@ -20357,7 +20359,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
       __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
       __pyx_t_14 = NULL;
       if (__Pyx_IterFinish() == 0) __Pyx_RaiseNeedMoreValuesError(index);
-      __PYX_ERR(0, 224, __pyx_L1_error)
+      __PYX_ERR(0, 225, __pyx_L1_error)
       __pyx_L19_unpacking_done:;
     }
     __Pyx_DECREF_SET(__pyx_v_value, __pyx_t_8);
@@ -20365,7 +20367,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
     __Pyx_DECREF_SET(__pyx_v_kind, __pyx_t_7);
     __pyx_t_7 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":223
+    /* "tfrecord/_kernels/encode.pyx":224
  *             if PyUnicode_CheckExact(name_of_type):
  *                 kind = self.types.get(name_of_type)
  *         if kind is None:             # <<<<<<<<<<<<<<
@@ -20374,7 +20376,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":225
+  /* "tfrecord/_kernels/encode.pyx":226
  *         if kind is None:
  *             value, kind = self.split_spec(key, spec)
  *         if steps:             # <<<<<<<<<<<<<<
@@ -20383,22 +20385,22 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   if (__pyx_v_steps) {
 
-    /* "tfrecord/_kernels/encode.pyx":226
+    /* "tfrecord/_kernels/encode.pyx":227
  *             value, kind = self.split_spec(key, spec)
  *         if steps:
  *             return self.put_steps(out, key, name, name_size, value, kind, limit)             # <<<<<<<<<<<<<<
  *         return self.put_value(out, key, name, name_size, value, kind, None, limit)
  * 
 */
-    __pyx_t_6 = __Pyx_PyLong_As_int(__pyx_v_kind); if (unlikely((__pyx_t_6 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 226, __pyx_L1_error)
-    __pyx_t_15 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_t_6, __pyx_v_limit); if (unlikely(__pyx_t_15 == ((int)-1))) __PYX_ERR(0, 226, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyLong_As_int(__pyx_v_kind); if (unlikely((__pyx_t_6 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 227, __pyx_L1_error)
+    __pyx_t_15 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_t_6, __pyx_v_limit); if (unlikely(__pyx_t_15 == ((int)-1))) __PYX_ERR(0, 227, __pyx_L1_error)
 
     {
       __pyx_r = __pyx_t_15;
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":225
+    /* "tfrecord/_kernels/encode.pyx":226
  *         if kind is None:
  *             value, kind = self.split_spec(key, spec)
  *         if steps:             # <<<<<<<<<<<<<<
@@ -20407,22 +20409,22 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":227
+  /* "tfrecord/_kernels/encode.pyx":228
  *         if steps:
  *             return self.put_steps(out, key, name, name_size, value, kind, limit)
  *         return self.put_value(out, key, name, name_size, value, kind, None, limit)             # <<<<<<<<<<<<<<
  * 
  *     cdef int put_steps(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,
 */
-  __pyx_t_15 = __Pyx_PyLong_As_int(__pyx_v_kind); if (unlikely((__pyx_t_15 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 227, __pyx_L1_error)
-  __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_t_15, Py_None, __pyx_v_limit); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 227, __pyx_L1_error)
+  __pyx_t_15 = __Pyx_PyLong_As_int(__pyx_v_kind); if (unlikely((__pyx_t_15 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 228, __pyx_L1_error)
+  __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_t_15, Py_None, __pyx_v_limit); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 228, __pyx_L1_error)
 
   {
     __pyx_r = __pyx_t_6;
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":205
+  /* "tfrecord/_kernels/encode.pyx":206
  *         return 0
  * 
  *     cdef int put_entry(self, Out *out, object key, object spec, bint steps, uint64_t limit) except -1:             # <<<<<<<<<<<<<<
@@ -20449,7 +20451,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_entry(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":229
+/* "tfrecord/_kernels/encode.pyx":230
  *         return self.put_value(out, key, name, name_size, value, kind, None, limit)
  * 
  *     cdef int put_steps(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -20485,7 +20487,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_steps", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":231
+  /* "tfrecord/_kernels/encode.pyx":232
  *     cdef int put_steps(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,
  *                        uint64_t limit) except -1:
  *         cdef uint64_t at = out.size, content, entry, head, lead             # <<<<<<<<<<<<<<
@@ -20496,7 +20498,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 
   __pyx_v_at = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":233
+  /* "tfrecord/_kernels/encode.pyx":234
  *         cdef uint64_t at = out.size, content, entry, head, lead
  *         cdef uint8_t *p
  *         cdef object steps = value             # <<<<<<<<<<<<<<
@@ -20506,7 +20508,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
   __Pyx_INCREF(__pyx_v_value);
   __pyx_v_steps = __pyx_v_value;
 
-  /* "tfrecord/_kernels/encode.pyx":234
+  /* "tfrecord/_kernels/encode.pyx":235
  *         cdef uint8_t *p
  *         cdef object steps = value
  *         if not PyList_CheckExact(value) and not PyTuple_CheckExact(value):             # <<<<<<<<<<<<<<
@@ -20532,7 +20534,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":235
+    /* "tfrecord/_kernels/encode.pyx":236
  *         cdef object steps = value
  *         if not PyList_CheckExact(value) and not PyTuple_CheckExact(value):
  *             steps = self.to_steps(key, value, kind)             # <<<<<<<<<<<<<<
@@ -20542,7 +20544,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
     __pyx_t_5 = NULL;
     __Pyx_INCREF(__pyx_v_self->to_steps);
     __pyx_t_6 = __pyx_v_self->to_steps; 
-    __pyx_t_7 = __Pyx_PyLong_From_int(__pyx_v_kind); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 235, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyLong_From_int(__pyx_v_kind); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 236, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_7);
     __pyx_t_8 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -20562,13 +20564,13 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 235, __pyx_L1_error)
+      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 236, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
     }
     __Pyx_DECREF_SET(__pyx_v_steps, __pyx_t_4);
     __pyx_t_4 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":234
+    /* "tfrecord/_kernels/encode.pyx":235
  *         cdef uint8_t *p
  *         cdef object steps = value
  *         if not PyList_CheckExact(value) and not PyTuple_CheckExact(value):             # <<<<<<<<<<<<<<
@@ -20577,7 +20579,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":236
+  /* "tfrecord/_kernels/encode.pyx":237
  *         if not PyList_CheckExact(value) and not PyTuple_CheckExact(value):
  *             steps = self.to_steps(key, value, kind)
  *         lead = 6 + field_size(name_size) + 6             # <<<<<<<<<<<<<<
@@ -20586,17 +20588,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_lead = ((6 + field_size(__pyx_v_name_size)) + 6);
 
-  /* "tfrecord/_kernels/encode.pyx":237
+  /* "tfrecord/_kernels/encode.pyx":238
  *             steps = self.to_steps(key, value, kind)
  *         lead = 6 + field_size(name_size) + 6
  *         grow(out, lead)             # <<<<<<<<<<<<<<
  *         out.size += lead
  *         for i, step in enumerate(steps):
 */
-  __pyx_t_9 = __pyx_f_8tfrecord_8_kernels_6encode_grow(__pyx_v_out, __pyx_v_lead); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 237, __pyx_L1_error)
+  __pyx_t_9 = __pyx_f_8tfrecord_8_kernels_6encode_grow(__pyx_v_out, __pyx_v_lead); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 238, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":238
+  /* "tfrecord/_kernels/encode.pyx":239
  *         lead = 6 + field_size(name_size) + 6
  *         grow(out, lead)
  *         out.size += lead             # <<<<<<<<<<<<<<
@@ -20605,7 +20607,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_out->size = (__pyx_v_out->size + __pyx_v_lead);
 
-  /* "tfrecord/_kernels/encode.pyx":239
+  /* "tfrecord/_kernels/encode.pyx":240
  *         grow(out, lead)
  *         out.size += lead
  *         for i, step in enumerate(steps):             # <<<<<<<<<<<<<<
@@ -20619,9 +20621,9 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
     __pyx_t_10 = 0;
     __pyx_t_11 = NULL;
   } else {
-    __pyx_t_10 = -1; __pyx_t_6 = PyObject_GetIter(__pyx_v_steps); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 239, __pyx_L1_error)
+    __pyx_t_10 = -1; __pyx_t_6 = PyObject_GetIter(__pyx_v_steps); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 240, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
-    __pyx_t_11 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_6); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 239, __pyx_L1_error)
+    __pyx_t_11 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_6); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 240, __pyx_L1_error)
   }
   for (;;) {
     if (likely(!__pyx_t_11)) {
@@ -20629,7 +20631,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
         {
           Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_t_6);
           #if !CYTHON_ASSUME_SAFE_SIZE
-          if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 239, __pyx_L1_error)
+          if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 240, __pyx_L1_error)
           #endif
           if (__pyx_t_10 >= __pyx_temp) break;
         }
@@ -20639,7 +20641,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
         {
           Py_ssize_t __pyx_temp = __Pyx_PyTuple_GET_SIZE(__pyx_t_6);
           #if !CYTHON_ASSUME_SAFE_SIZE
-          if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 239, __pyx_L1_error)
+          if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 240, __pyx_L1_error)
           #endif
           if (__pyx_t_10 >= __pyx_temp) break;
         }
@@ -20650,13 +20652,13 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
         #endif
         ++__pyx_t_10;
       }
-      if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 239, __pyx_L1_error)
+      if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 240, __pyx_L1_error)
     } else {
       __pyx_t_7 = __pyx_t_11(__pyx_t_6);
       if (unlikely(!__pyx_t_7)) {
         PyObject* exc_type = PyErr_Occurred();
         if (exc_type) {
-          if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 239, __pyx_L1_error)
+          if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 240, __pyx_L1_error)
           PyErr_Clear();
         }
         break;
@@ -20667,23 +20669,23 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
     __pyx_t_7 = 0;
     __Pyx_INCREF(__pyx_t_4);
     __Pyx_XDECREF_SET(__pyx_v_i, __pyx_t_4);
-    __pyx_t_7 = __Pyx_PyLong_AddObjC(__pyx_t_4, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 239, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyLong_AddObjC(__pyx_t_4, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 240, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_7);
     __Pyx_DECREF(__pyx_t_4);
     __pyx_t_4 = __pyx_t_7;
     __pyx_t_7 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":240
+    /* "tfrecord/_kernels/encode.pyx":241
  *         out.size += lead
  *         for i, step in enumerate(steps):
  *             self.put_value(out, key, NULL, 0, step, kind, i, limit)             # <<<<<<<<<<<<<<
  *         content = out.size - at - lead
  *         entry = field_size(name_size) + field_size(content)
 */
-    __pyx_t_9 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(__pyx_v_self, __pyx_v_out, __pyx_v_key, NULL, 0, __pyx_v_step, __pyx_v_kind, __pyx_v_i, __pyx_v_limit); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 240, __pyx_L1_error)
+    __pyx_t_9 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(__pyx_v_self, __pyx_v_out, __pyx_v_key, NULL, 0, __pyx_v_step, __pyx_v_kind, __pyx_v_i, __pyx_v_limit); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 241, __pyx_L1_error)
 
 
-    /* "tfrecord/_kernels/encode.pyx":239
+    /* "tfrecord/_kernels/encode.pyx":240
  *         grow(out, lead)
  *         out.size += lead
  *         for i, step in enumerate(steps):             # <<<<<<<<<<<<<<
@@ -20694,7 +20696,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":241
+  /* "tfrecord/_kernels/encode.pyx":242
  *         for i, step in enumerate(steps):
  *             self.put_value(out, key, NULL, 0, step, kind, i, limit)
  *         content = out.size - at - lead             # <<<<<<<<<<<<<<
@@ -20703,7 +20705,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_content = ((__pyx_v_out->size - __pyx_v_at) - __pyx_v_lead);
 
-  /* "tfrecord/_kernels/encode.pyx":242
+  /* "tfrecord/_kernels/encode.pyx":243
  *             self.put_value(out, key, NULL, 0, step, kind, i, limit)
  *         content = out.size - at - lead
  *         entry = field_size(name_size) + field_size(content)             # <<<<<<<<<<<<<<
@@ -20712,7 +20714,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_entry = (field_size(__pyx_v_name_size) + field_size(__pyx_v_content));
 
-  /* "tfrecord/_kernels/encode.pyx":243
+  /* "tfrecord/_kernels/encode.pyx":244
  *         content = out.size - at - lead
  *         entry = field_size(name_size) + field_size(content)
  *         head = field_size(entry) - content             # <<<<<<<<<<<<<<
@@ -20721,7 +20723,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_head = (field_size(__pyx_v_entry) - __pyx_v_content);
 
-  /* "tfrecord/_kernels/encode.pyx":244
+  /* "tfrecord/_kernels/encode.pyx":245
  *         entry = field_size(name_size) + field_size(content)
  *         head = field_size(entry) - content
  *         p = put_field(put_field(out.data + at, TAG_1, entry), TAG_1, name_size)             # <<<<<<<<<<<<<<
@@ -20730,7 +20732,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_p = put_field(put_field((__pyx_v_out->data + __pyx_v_at), TAG_1, __pyx_v_entry), TAG_1, __pyx_v_name_size);
 
-  /* "tfrecord/_kernels/encode.pyx":245
+  /* "tfrecord/_kernels/encode.pyx":246
  *         head = field_size(entry) - content
  *         p = put_field(put_field(out.data + at, TAG_1, entry), TAG_1, name_size)
  *         memcpy(p, name, name_size)             # <<<<<<<<<<<<<<
@@ -20739,7 +20741,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   (void)(memcpy(__pyx_v_p, __pyx_v_name, __pyx_v_name_size));
 
-  /* "tfrecord/_kernels/encode.pyx":246
+  /* "tfrecord/_kernels/encode.pyx":247
  *         p = put_field(put_field(out.data + at, TAG_1, entry), TAG_1, name_size)
  *         memcpy(p, name, name_size)
  *         put_field(p + name_size, TAG_2, content)             # <<<<<<<<<<<<<<
@@ -20748,7 +20750,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   (void)(put_field((__pyx_v_p + __pyx_v_name_size), TAG_2, __pyx_v_content));
 
-  /* "tfrecord/_kernels/encode.pyx":247
+  /* "tfrecord/_kernels/encode.pyx":248
  *         memcpy(p, name, name_size)
  *         put_field(p + name_size, TAG_2, content)
  *         memmove(out.data + at + head, out.data + at + lead, content)             # <<<<<<<<<<<<<<
@@ -20757,7 +20759,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   (void)(memmove(((__pyx_v_out->data + __pyx_v_at) + __pyx_v_head), ((__pyx_v_out->data + __pyx_v_at) + __pyx_v_lead), __pyx_v_content));
 
-  /* "tfrecord/_kernels/encode.pyx":248
+  /* "tfrecord/_kernels/encode.pyx":249
  *         put_field(p + name_size, TAG_2, content)
  *         memmove(out.data + at + head, out.data + at + lead, content)
  *         out.size = at + head + content             # <<<<<<<<<<<<<<
@@ -20766,7 +20768,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
 */
   __pyx_v_out->size = ((__pyx_v_at + __pyx_v_head) + __pyx_v_content);
 
-  /* "tfrecord/_kernels/encode.pyx":249
+  /* "tfrecord/_kernels/encode.pyx":250
  *         memmove(out.data + at + head, out.data + at + lead, content)
  *         out.size = at + head + content
  *         return 0             # <<<<<<<<<<<<<<
@@ -20779,7 +20781,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":229
+  /* "tfrecord/_kernels/encode.pyx":230
  *         return self.put_value(out, key, name, name_size, value, kind, None, limit)
  * 
  *     cdef int put_steps(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -20810,7 +20812,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_steps(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":251
+/* "tfrecord/_kernels/encode.pyx":252
  *         return 0
  * 
  *     cdef int put_value(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -20834,21 +20836,21 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
   __Pyx_RefNannySetupContext("put_value", 0);
   __Pyx_INCREF(__pyx_v_value);
 
-  /* "tfrecord/_kernels/encode.pyx":253
+  /* "tfrecord/_kernels/encode.pyx":254
  *     cdef int put_value(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,
  *                        object step, uint64_t limit) except -1:
  *         if not self.put_plain(out, key, name, name_size, value, kind, limit):             # <<<<<<<<<<<<<<
  *             value = self.to_values(key, value, kind, step)
  *             if not self.put_plain(out, key, name, name_size, value, kind, limit):
 */
-  __pyx_t_1 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_kind, __pyx_v_limit); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 253, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_kind, __pyx_v_limit); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 254, __pyx_L1_error)
   __pyx_t_2 = (!(__pyx_t_1 != 0));
 
 
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":254
+    /* "tfrecord/_kernels/encode.pyx":255
  *                        object step, uint64_t limit) except -1:
  *         if not self.put_plain(out, key, name, name_size, value, kind, limit):
  *             value = self.to_values(key, value, kind, step)             # <<<<<<<<<<<<<<
@@ -20858,7 +20860,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
     __pyx_t_4 = NULL;
     __Pyx_INCREF(__pyx_v_self->to_values);
     __pyx_t_5 = __pyx_v_self->to_values; 
-    __pyx_t_6 = __Pyx_PyLong_From_int(__pyx_v_kind); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 254, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyLong_From_int(__pyx_v_kind); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 255, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
     __pyx_t_7 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -20878,27 +20880,27 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 254, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 255, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
     }
     __Pyx_DECREF_SET(__pyx_v_value, __pyx_t_3);
     __pyx_t_3 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":255
+    /* "tfrecord/_kernels/encode.pyx":256
  *         if not self.put_plain(out, key, name, name_size, value, kind, limit):
  *             value = self.to_values(key, value, kind, step)
  *             if not self.put_plain(out, key, name, name_size, value, kind, limit):             # <<<<<<<<<<<<<<
  *                 raise RuntimeError("values in canonical form were not taken")
  *         return 0
 */
-    __pyx_t_1 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_kind, __pyx_v_limit); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 255, __pyx_L1_error)
+    __pyx_t_1 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_kind, __pyx_v_limit); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 256, __pyx_L1_error)
     __pyx_t_2 = (!(__pyx_t_1 != 0));
 
 
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":256
+      /* "tfrecord/_kernels/encode.pyx":257
  *             value = self.to_values(key, value, kind, step)
  *             if not self.put_plain(out, key, name, name_size, value, kind, limit):
  *                 raise RuntimeError("values in canonical form were not taken")             # <<<<<<<<<<<<<<
@@ -20911,14 +20913,14 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
         PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_mstate_global->__pyx_kp_u_values_in_canonical_form_were_no};
         __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
-        if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 256, __pyx_L1_error)
+        if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 257, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_3);
       }
       __Pyx_Raise(__pyx_t_3, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-      __PYX_ERR(0, 256, __pyx_L1_error)
+      __PYX_ERR(0, 257, __pyx_L1_error)
 
-      /* "tfrecord/_kernels/encode.pyx":255
+      /* "tfrecord/_kernels/encode.pyx":256
  *         if not self.put_plain(out, key, name, name_size, value, kind, limit):
  *             value = self.to_values(key, value, kind, step)
  *             if not self.put_plain(out, key, name, name_size, value, kind, limit):             # <<<<<<<<<<<<<<
@@ -20927,7 +20929,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":253
+    /* "tfrecord/_kernels/encode.pyx":254
  *     cdef int put_value(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,
  *                        object step, uint64_t limit) except -1:
  *         if not self.put_plain(out, key, name, name_size, value, kind, limit):             # <<<<<<<<<<<<<<
@@ -20936,7 +20938,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":257
+  /* "tfrecord/_kernels/encode.pyx":258
  *             if not self.put_plain(out, key, name, name_size, value, kind, limit):
  *                 raise RuntimeError("values in canonical form were not taken")
  *         return 0             # <<<<<<<<<<<<<<
@@ -20949,7 +20951,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":251
+  /* "tfrecord/_kernels/encode.pyx":252
  *         return 0
  * 
  *     cdef int put_value(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -20972,7 +20974,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_value(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":259
+/* "tfrecord/_kernels/encode.pyx":260
  *         return 0
  * 
  *     cdef int begin(self, Out *out, object key, const char *name, uint64_t name_size, int kind, uint64_t size,             # <<<<<<<<<<<<<<
@@ -21000,7 +21002,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("begin", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":265
+  /* "tfrecord/_kernels/encode.pyx":266
  *         With `name` the Feature is the value of a map entry, without it is a step.
  *         """
  *         cdef uint64_t feature = field_size(size), entry             # <<<<<<<<<<<<<<
@@ -21009,7 +21011,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
   __pyx_v_feature = field_size(__pyx_v_size);
 
-  /* "tfrecord/_kernels/encode.pyx":267
+  /* "tfrecord/_kernels/encode.pyx":268
  *         cdef uint64_t feature = field_size(size), entry
  *         cdef uint8_t *p
  *         entry = field_size(feature) if name == NULL else field_size(field_size(name_size) + field_size(feature))             # <<<<<<<<<<<<<<
@@ -21028,7 +21030,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 
   __pyx_v_entry = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":268
+  /* "tfrecord/_kernels/encode.pyx":269
  *         cdef uint8_t *p
  *         entry = field_size(feature) if name == NULL else field_size(field_size(name_size) + field_size(feature))
  *         if size > limit or out.size + entry > limit + LEAD:             # <<<<<<<<<<<<<<
@@ -21054,7 +21056,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":269
+    /* "tfrecord/_kernels/encode.pyx":270
  *         entry = field_size(feature) if name == NULL else field_size(field_size(name_size) + field_size(feature))
  *         if size > limit or out.size + entry > limit + LEAD:
  *             self.too_large(key, out.size + entry - LEAD)             # <<<<<<<<<<<<<<
@@ -21064,7 +21066,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
     __pyx_t_5 = NULL;
     __Pyx_INCREF(__pyx_v_self->too_large);
     __pyx_t_6 = __pyx_v_self->too_large; 
-    __pyx_t_7 = __Pyx_PyLong_From_uint64_t(((__pyx_v_out->size + __pyx_v_entry) - __pyx_e_8tfrecord_8_kernels_6encode_LEAD)); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 269, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyLong_From_uint64_t(((__pyx_v_out->size + __pyx_v_entry) - __pyx_e_8tfrecord_8_kernels_6encode_LEAD)); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 270, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_7);
     __pyx_t_8 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -21084,12 +21086,12 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 269, __pyx_L1_error)
+      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 270, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
     }
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":268
+    /* "tfrecord/_kernels/encode.pyx":269
  *         cdef uint8_t *p
  *         entry = field_size(feature) if name == NULL else field_size(field_size(name_size) + field_size(feature))
  *         if size > limit or out.size + entry > limit + LEAD:             # <<<<<<<<<<<<<<
@@ -21098,17 +21100,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":270
+  /* "tfrecord/_kernels/encode.pyx":271
  *         if size > limit or out.size + entry > limit + LEAD:
  *             self.too_large(key, out.size + entry - LEAD)
  *         grow(out, entry)             # <<<<<<<<<<<<<<
  *         p = out.data + out.size
  *         if name == NULL:
 */
-  __pyx_t_9 = __pyx_f_8tfrecord_8_kernels_6encode_grow(__pyx_v_out, __pyx_v_entry); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 270, __pyx_L1_error)
+  __pyx_t_9 = __pyx_f_8tfrecord_8_kernels_6encode_grow(__pyx_v_out, __pyx_v_entry); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 271, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":271
+  /* "tfrecord/_kernels/encode.pyx":272
  *             self.too_large(key, out.size + entry - LEAD)
  *         grow(out, entry)
  *         p = out.data + out.size             # <<<<<<<<<<<<<<
@@ -21117,7 +21119,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
   __pyx_v_p = (__pyx_v_out->data + __pyx_v_out->size);
 
-  /* "tfrecord/_kernels/encode.pyx":272
+  /* "tfrecord/_kernels/encode.pyx":273
  *         grow(out, entry)
  *         p = out.data + out.size
  *         if name == NULL:             # <<<<<<<<<<<<<<
@@ -21129,7 +21131,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":273
+    /* "tfrecord/_kernels/encode.pyx":274
  *         p = out.data + out.size
  *         if name == NULL:
  *             p = put_field(p, TAG_1, feature)             # <<<<<<<<<<<<<<
@@ -21138,7 +21140,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
     __pyx_v_p = put_field(__pyx_v_p, TAG_1, __pyx_v_feature);
 
-    /* "tfrecord/_kernels/encode.pyx":272
+    /* "tfrecord/_kernels/encode.pyx":273
  *         grow(out, entry)
  *         p = out.data + out.size
  *         if name == NULL:             # <<<<<<<<<<<<<<
@@ -21148,7 +21150,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
     goto __pyx_L6;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":275
+  /* "tfrecord/_kernels/encode.pyx":276
  *             p = put_field(p, TAG_1, feature)
  *         else:
  *             p = put_field(put_field(p, TAG_1, field_size(name_size) + field_size(feature)), TAG_1, name_size)             # <<<<<<<<<<<<<<
@@ -21158,7 +21160,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   /*else*/ {
     __pyx_v_p = put_field(put_field(__pyx_v_p, TAG_1, (field_size(__pyx_v_name_size) + field_size(__pyx_v_feature))), TAG_1, __pyx_v_name_size);
 
-    /* "tfrecord/_kernels/encode.pyx":276
+    /* "tfrecord/_kernels/encode.pyx":277
  *         else:
  *             p = put_field(put_field(p, TAG_1, field_size(name_size) + field_size(feature)), TAG_1, name_size)
  *             memcpy(p, name, name_size)             # <<<<<<<<<<<<<<
@@ -21167,7 +21169,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
     (void)(memcpy(__pyx_v_p, __pyx_v_name, __pyx_v_name_size));
 
-    /* "tfrecord/_kernels/encode.pyx":277
+    /* "tfrecord/_kernels/encode.pyx":278
  *             p = put_field(put_field(p, TAG_1, field_size(name_size) + field_size(feature)), TAG_1, name_size)
  *             memcpy(p, name, name_size)
  *             p = put_field(p + name_size, TAG_2, feature)             # <<<<<<<<<<<<<<
@@ -21178,7 +21180,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   }
   __pyx_L6:;
 
-  /* "tfrecord/_kernels/encode.pyx":278
+  /* "tfrecord/_kernels/encode.pyx":279
  *             memcpy(p, name, name_size)
  *             p = put_field(p + name_size, TAG_2, feature)
  *         p = put_field(p, <uint8_t>(kind << 3 | 2), size)             # <<<<<<<<<<<<<<
@@ -21187,7 +21189,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
   __pyx_v_p = put_field(__pyx_v_p, ((uint8_t)((__pyx_v_kind << 3) | 2)), __pyx_v_size);
 
-  /* "tfrecord/_kernels/encode.pyx":279
+  /* "tfrecord/_kernels/encode.pyx":280
  *             p = put_field(p + name_size, TAG_2, feature)
  *         p = put_field(p, <uint8_t>(kind << 3 | 2), size)
  *         out.size = p - out.data             # <<<<<<<<<<<<<<
@@ -21196,7 +21198,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
 */
   __pyx_v_out->size = (__pyx_v_p - __pyx_v_out->data);
 
-  /* "tfrecord/_kernels/encode.pyx":280
+  /* "tfrecord/_kernels/encode.pyx":281
  *         p = put_field(p, <uint8_t>(kind << 3 | 2), size)
  *         out.size = p - out.data
  *         return 0             # <<<<<<<<<<<<<<
@@ -21209,7 +21211,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":259
+  /* "tfrecord/_kernels/encode.pyx":260
  *         return 0
  * 
  *     cdef int begin(self, Out *out, object key, const char *name, uint64_t name_size, int kind, uint64_t size,             # <<<<<<<<<<<<<<
@@ -21234,7 +21236,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(struct __py
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":282
+/* "tfrecord/_kernels/encode.pyx":283
  *         return 0
  * 
  *     cdef int put_plain(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -21252,7 +21254,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":285
+  /* "tfrecord/_kernels/encode.pyx":286
  *                        uint64_t limit) except -1:
  *         """Write a value that needs no rules; 0 where it does, with nothing written."""
  *         cdef bint many = PyList_CheckExact(value) or PyTuple_CheckExact(value)             # <<<<<<<<<<<<<<
@@ -21277,7 +21279,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
   __pyx_L3_bool_binop_done:;
   __pyx_v_many = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":286
+  /* "tfrecord/_kernels/encode.pyx":287
  *         """Write a value that needs no rules; 0 where it does, with nothing written."""
  *         cdef bint many = PyList_CheckExact(value) or PyTuple_CheckExact(value)
  *         if kind == KIND_BYTES:             # <<<<<<<<<<<<<<
@@ -21289,20 +21291,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":287
+    /* "tfrecord/_kernels/encode.pyx":288
  *         cdef bint many = PyList_CheckExact(value) or PyTuple_CheckExact(value)
  *         if kind == KIND_BYTES:
  *             return self.put_strings(out, key, name, name_size, value, many, limit)             # <<<<<<<<<<<<<<
  *         if type(value) is self.array:
  *             return self.put_array(out, key, name, name_size, value, kind, limit)
 */
-    __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_many, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 287, __pyx_L1_error)
+    __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_many, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 288, __pyx_L1_error)
     {
       __pyx_r = __pyx_t_3;
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":286
+    /* "tfrecord/_kernels/encode.pyx":287
  *         """Write a value that needs no rules; 0 where it does, with nothing written."""
  *         cdef bint many = PyList_CheckExact(value) or PyTuple_CheckExact(value)
  *         if kind == KIND_BYTES:             # <<<<<<<<<<<<<<
@@ -21311,7 +21313,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":288
+  /* "tfrecord/_kernels/encode.pyx":289
  *         if kind == KIND_BYTES:
  *             return self.put_strings(out, key, name, name_size, value, many, limit)
  *         if type(value) is self.array:             # <<<<<<<<<<<<<<
@@ -21322,20 +21324,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":289
+    /* "tfrecord/_kernels/encode.pyx":290
  *             return self.put_strings(out, key, name, name_size, value, many, limit)
  *         if type(value) is self.array:
  *             return self.put_array(out, key, name, name_size, value, kind, limit)             # <<<<<<<<<<<<<<
  *         if kind == KIND_INT:
  *             return self.put_python_ints(out, key, name, name_size, value, many, limit)
 */
-    __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_kind, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 289, __pyx_L1_error)
+    __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_kind, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 290, __pyx_L1_error)
     {
       __pyx_r = __pyx_t_3;
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":288
+    /* "tfrecord/_kernels/encode.pyx":289
  *         if kind == KIND_BYTES:
  *             return self.put_strings(out, key, name, name_size, value, many, limit)
  *         if type(value) is self.array:             # <<<<<<<<<<<<<<
@@ -21344,7 +21346,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":290
+  /* "tfrecord/_kernels/encode.pyx":291
  *         if type(value) is self.array:
  *             return self.put_array(out, key, name, name_size, value, kind, limit)
  *         if kind == KIND_INT:             # <<<<<<<<<<<<<<
@@ -21356,20 +21358,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":291
+    /* "tfrecord/_kernels/encode.pyx":292
  *             return self.put_array(out, key, name, name_size, value, kind, limit)
  *         if kind == KIND_INT:
  *             return self.put_python_ints(out, key, name, name_size, value, many, limit)             # <<<<<<<<<<<<<<
  *         return self.put_python_floats(out, key, name, name_size, value, many, limit)
  * 
 */
-    __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_many, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 291, __pyx_L1_error)
+    __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_many, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 292, __pyx_L1_error)
     {
       __pyx_r = __pyx_t_3;
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":290
+    /* "tfrecord/_kernels/encode.pyx":291
  *         if type(value) is self.array:
  *             return self.put_array(out, key, name, name_size, value, kind, limit)
  *         if kind == KIND_INT:             # <<<<<<<<<<<<<<
@@ -21378,20 +21380,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":292
+  /* "tfrecord/_kernels/encode.pyx":293
  *         if kind == KIND_INT:
  *             return self.put_python_ints(out, key, name, name_size, value, many, limit)
  *         return self.put_python_floats(out, key, name, name_size, value, many, limit)             # <<<<<<<<<<<<<<
  * 
  *     cdef int put_strings(self, Out *out, object key, const char *name, uint64_t name_size, object value, bint many,
 */
-  __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_many, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 292, __pyx_L1_error)
+  __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_value, __pyx_v_many, __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 293, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_3;
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":282
+  /* "tfrecord/_kernels/encode.pyx":283
  *         return 0
  * 
  *     cdef int put_plain(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -21409,7 +21411,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_plain(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":294
+/* "tfrecord/_kernels/encode.pyx":295
  *         return self.put_python_floats(out, key, name, name_size, value, many, limit)
  * 
  *     cdef int put_strings(self, Out *out, object key, const char *name, uint64_t name_size, object value, bint many,             # <<<<<<<<<<<<<<
@@ -21424,21 +21426,25 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   Py_ssize_t __pyx_v_length;
   uint64_t __pyx_v_total;
   uint8_t *__pyx_v_p;
+  uint8_t *__pyx_v_end;
+  PyObject *__pyx_v_item = NULL;
   int __pyx_r;
   __Pyx_RefNannyDeclarations
   Py_ssize_t __pyx_t_1;
   Py_ssize_t __pyx_t_2;
   Py_ssize_t __pyx_t_3;
   PyObject *__pyx_t_4 = NULL;
-  PyObject *__pyx_t_5;
+  PyObject *__pyx_t_5 = NULL;
   int __pyx_t_6;
   int __pyx_t_7;
+  int __pyx_t_8;
+  size_t __pyx_t_9;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_strings", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":296
+  /* "tfrecord/_kernels/encode.pyx":297
  *     cdef int put_strings(self, Out *out, object key, const char *name, uint64_t name_size, object value, bint many,
  *                          uint64_t limit) except -1:
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1             # <<<<<<<<<<<<<<
@@ -21454,7 +21460,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   }
   __pyx_v_count = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":297
+  /* "tfrecord/_kernels/encode.pyx":298
  *                          uint64_t limit) except -1:
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         cdef const char *data = NULL             # <<<<<<<<<<<<<<
@@ -21463,7 +21469,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
 */
   __pyx_v_data = NULL;
 
-  /* "tfrecord/_kernels/encode.pyx":298
+  /* "tfrecord/_kernels/encode.pyx":299
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         cdef const char *data = NULL
  *         cdef Py_ssize_t length = 0             # <<<<<<<<<<<<<<
@@ -21472,20 +21478,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
 */
   __pyx_v_length = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":299
+  /* "tfrecord/_kernels/encode.pyx":300
  *         cdef const char *data = NULL
  *         cdef Py_ssize_t length = 0
  *         cdef uint64_t total = 0             # <<<<<<<<<<<<<<
  *         cdef uint8_t *p
- *         for i in range(count):
+ *         cdef uint8_t *end
 */
   __pyx_v_total = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":301
- *         cdef uint64_t total = 0
+  /* "tfrecord/_kernels/encode.pyx":303
  *         cdef uint8_t *p
+ *         cdef uint8_t *end
  *         for i in range(count):             # <<<<<<<<<<<<<<
- *             if not string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length):
+ *             if not string_of(item_of(value, i) if many else value, &data, &length):
  *                 return 0
 */
 
@@ -21495,24 +21501,23 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   for (__pyx_t_3 = 0; __pyx_t_3 < __pyx_t_2; __pyx_t_3+=1) {
     __pyx_v_i = __pyx_t_3;
 
-    /* "tfrecord/_kernels/encode.pyx":302
- *         cdef uint8_t *p
+    /* "tfrecord/_kernels/encode.pyx":304
+ *         cdef uint8_t *end
  *         for i in range(count):
- *             if not string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length):             # <<<<<<<<<<<<<<
+ *             if not string_of(item_of(value, i) if many else value, &data, &length):             # <<<<<<<<<<<<<<
  *                 return 0
  *             total += field_size(length)
 */
     if (__pyx_v_many) {
-      __pyx_t_5 = PySequence_Fast_GET_ITEM(__pyx_v_value, __pyx_v_i);
-
-      __Pyx_INCREF(((PyObject *)__pyx_t_5));
-      __pyx_t_4 = ((PyObject *)__pyx_t_5);
-
+      __pyx_t_5 = __pyx_f_8tfrecord_8_kernels_6encode_item_of(__pyx_v_value, __pyx_v_i); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 304, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_5);
+      __pyx_t_4 = __pyx_t_5;
+      __pyx_t_5 = 0;
     } else {
       __Pyx_INCREF(__pyx_v_value);
       __pyx_t_4 = __pyx_v_value;
     }
-    __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_string_of(__pyx_t_4, (&__pyx_v_data), (&__pyx_v_length)); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 302, __pyx_L1_error)
+    __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_string_of(__pyx_t_4, (&__pyx_v_data), (&__pyx_v_length)); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 304, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     __pyx_t_7 = (!(__pyx_t_6 != 0));
 
@@ -21520,9 +21525,9 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
     if (__pyx_t_7) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":303
+      /* "tfrecord/_kernels/encode.pyx":305
  *         for i in range(count):
- *             if not string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length):
+ *             if not string_of(item_of(value, i) if many else value, &data, &length):
  *                 return 0             # <<<<<<<<<<<<<<
  *             total += field_size(length)
  *         self.begin(out, key, name, name_size, KIND_BYTES, total, limit)
@@ -21533,17 +21538,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
       }
       goto __pyx_L0;
 
-      /* "tfrecord/_kernels/encode.pyx":302
- *         cdef uint8_t *p
+      /* "tfrecord/_kernels/encode.pyx":304
+ *         cdef uint8_t *end
  *         for i in range(count):
- *             if not string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length):             # <<<<<<<<<<<<<<
+ *             if not string_of(item_of(value, i) if many else value, &data, &length):             # <<<<<<<<<<<<<<
  *                 return 0
  *             total += field_size(length)
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":304
- *             if not string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length):
+    /* "tfrecord/_kernels/encode.pyx":306
+ *             if not string_of(item_of(value, i) if many else value, &data, &length):
  *                 return 0
  *             total += field_size(length)             # <<<<<<<<<<<<<<
  *         self.begin(out, key, name, name_size, KIND_BYTES, total, limit)
@@ -21553,31 +21558,40 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   }
 
 
-  /* "tfrecord/_kernels/encode.pyx":305
+  /* "tfrecord/_kernels/encode.pyx":307
  *                 return 0
  *             total += field_size(length)
  *         self.begin(out, key, name, name_size, KIND_BYTES, total, limit)             # <<<<<<<<<<<<<<
  *         p = out.data + out.size
- *         for i in range(count):
+ *         end = p + total
 */
-  __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, KIND_BYTES, __pyx_v_total, __pyx_v_limit); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 305, __pyx_L1_error)
+  __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, KIND_BYTES, __pyx_v_total, __pyx_v_limit); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 307, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":306
+  /* "tfrecord/_kernels/encode.pyx":308
  *             total += field_size(length)
  *         self.begin(out, key, name, name_size, KIND_BYTES, total, limit)
  *         p = out.data + out.size             # <<<<<<<<<<<<<<
+ *         end = p + total
  *         for i in range(count):
- *             string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length)
 */
   __pyx_v_p = (__pyx_v_out->data + __pyx_v_out->size);
 
-  /* "tfrecord/_kernels/encode.pyx":307
+  /* "tfrecord/_kernels/encode.pyx":309
  *         self.begin(out, key, name, name_size, KIND_BYTES, total, limit)
  *         p = out.data + out.size
+ *         end = p + total             # <<<<<<<<<<<<<<
+ *         for i in range(count):
+ *             item = item_of(value, i) if many else value
+*/
+  __pyx_v_end = (__pyx_v_p + __pyx_v_total);
+
+  /* "tfrecord/_kernels/encode.pyx":310
+ *         p = out.data + out.size
+ *         end = p + total
  *         for i in range(count):             # <<<<<<<<<<<<<<
- *             string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length)
- *             p = put_field(p, TAG_1, length)
+ *             item = item_of(value, i) if many else value
+ *             if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):
 */
 
   __pyx_t_1 = __pyx_v_count;
@@ -21586,67 +21600,163 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   for (__pyx_t_3 = 0; __pyx_t_3 < __pyx_t_2; __pyx_t_3+=1) {
     __pyx_v_i = __pyx_t_3;
 
-    /* "tfrecord/_kernels/encode.pyx":308
- *         p = out.data + out.size
+    /* "tfrecord/_kernels/encode.pyx":311
+ *         end = p + total
  *         for i in range(count):
- *             string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length)             # <<<<<<<<<<<<<<
- *             p = put_field(p, TAG_1, length)
- *             memcpy(p, data, length)
+ *             item = item_of(value, i) if many else value             # <<<<<<<<<<<<<<
+ *             if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):
+ *                 raise RuntimeError(CHANGED)
 */
     if (__pyx_v_many) {
-      __pyx_t_5 = PySequence_Fast_GET_ITEM(__pyx_v_value, __pyx_v_i);
-
-      __Pyx_INCREF(((PyObject *)__pyx_t_5));
-      __pyx_t_4 = ((PyObject *)__pyx_t_5);
-
+      __pyx_t_5 = __pyx_f_8tfrecord_8_kernels_6encode_item_of(__pyx_v_value, __pyx_v_i); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 311, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_5);
+      __pyx_t_4 = __pyx_t_5;
+      __pyx_t_5 = 0;
     } else {
       __Pyx_INCREF(__pyx_v_value);
       __pyx_t_4 = __pyx_v_value;
     }
-    __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_string_of(__pyx_t_4, (&__pyx_v_data), (&__pyx_v_length)); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 308, __pyx_L1_error)
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+    __Pyx_XDECREF_SET(__pyx_v_item, __pyx_t_4);
+    __pyx_t_4 = 0;
 
-
-    /* "tfrecord/_kernels/encode.pyx":309
+    /* "tfrecord/_kernels/encode.pyx":312
  *         for i in range(count):
- *             string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length)
+ *             item = item_of(value, i) if many else value
+ *             if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):             # <<<<<<<<<<<<<<
+ *                 raise RuntimeError(CHANGED)
+ *             p = put_field(p, TAG_1, length)
+*/
+    __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_string_of(__pyx_v_item, (&__pyx_v_data), (&__pyx_v_length)); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 312, __pyx_L1_error)
+    __pyx_t_8 = (!(__pyx_t_6 != 0));
+
+
+    if (!__pyx_t_8) {
+
+    } else {
+
+      __pyx_t_7 = __pyx_t_8;
+
+      goto __pyx_L9_bool_binop_done;
+    }
+    __pyx_t_8 = (field_size(__pyx_v_length) > ((uint64_t)(__pyx_v_end - __pyx_v_p)));
+
+
+    __pyx_t_7 = __pyx_t_8;
+
+    __pyx_L9_bool_binop_done:;
+    if (unlikely(__pyx_t_7)) {
+
+
+      /* "tfrecord/_kernels/encode.pyx":313
+ *             item = item_of(value, i) if many else value
+ *             if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):
+ *                 raise RuntimeError(CHANGED)             # <<<<<<<<<<<<<<
+ *             p = put_field(p, TAG_1, length)
+ *             memcpy(p, data, length)
+*/
+      __pyx_t_5 = NULL;
+      __pyx_t_9 = 1;
+      {
+        PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_v_8tfrecord_8_kernels_6encode_CHANGED};
+        __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_9, (2-__pyx_t_9) | (__pyx_t_9*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 313, __pyx_L1_error)
+        __Pyx_GOTREF(__pyx_t_4);
+      }
+      __Pyx_Raise(__pyx_t_4, 0, 0, 0);
+      __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+      __PYX_ERR(0, 313, __pyx_L1_error)
+
+      /* "tfrecord/_kernels/encode.pyx":312
+ *         for i in range(count):
+ *             item = item_of(value, i) if many else value
+ *             if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):             # <<<<<<<<<<<<<<
+ *                 raise RuntimeError(CHANGED)
+ *             p = put_field(p, TAG_1, length)
+*/
+    }
+
+    /* "tfrecord/_kernels/encode.pyx":314
+ *             if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):
+ *                 raise RuntimeError(CHANGED)
  *             p = put_field(p, TAG_1, length)             # <<<<<<<<<<<<<<
  *             memcpy(p, data, length)
  *             p += length
 */
     __pyx_v_p = put_field(__pyx_v_p, TAG_1, __pyx_v_length);
 
-    /* "tfrecord/_kernels/encode.pyx":310
- *             string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length)
+    /* "tfrecord/_kernels/encode.pyx":315
+ *                 raise RuntimeError(CHANGED)
  *             p = put_field(p, TAG_1, length)
  *             memcpy(p, data, length)             # <<<<<<<<<<<<<<
  *             p += length
- *         out.size += total
+ *         if p != end:
 */
     (void)(memcpy(__pyx_v_p, __pyx_v_data, __pyx_v_length));
 
-    /* "tfrecord/_kernels/encode.pyx":311
+    /* "tfrecord/_kernels/encode.pyx":316
  *             p = put_field(p, TAG_1, length)
  *             memcpy(p, data, length)
  *             p += length             # <<<<<<<<<<<<<<
- *         out.size += total
- *         return 1
+ *         if p != end:
+ *             raise RuntimeError(CHANGED)
 */
     __pyx_v_p = (__pyx_v_p + __pyx_v_length);
   }
 
 
-  /* "tfrecord/_kernels/encode.pyx":312
+  /* "tfrecord/_kernels/encode.pyx":317
  *             memcpy(p, data, length)
  *             p += length
+ *         if p != end:             # <<<<<<<<<<<<<<
+ *             raise RuntimeError(CHANGED)
+ *         out.size += total
+*/
+  __pyx_t_7 = (__pyx_v_p != __pyx_v_end);
+
+  if (unlikely(__pyx_t_7)) {
+
+
+    /* "tfrecord/_kernels/encode.pyx":318
+ *             p += length
+ *         if p != end:
+ *             raise RuntimeError(CHANGED)             # <<<<<<<<<<<<<<
+ *         out.size += total
+ *         return 1
+*/
+    __pyx_t_5 = NULL;
+    __pyx_t_9 = 1;
+    {
+      PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_v_8tfrecord_8_kernels_6encode_CHANGED};
+      __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_9, (2-__pyx_t_9) | (__pyx_t_9*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+      __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 318, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_4);
+    }
+    __Pyx_Raise(__pyx_t_4, 0, 0, 0);
+    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+    __PYX_ERR(0, 318, __pyx_L1_error)
+
+    /* "tfrecord/_kernels/encode.pyx":317
+ *             memcpy(p, data, length)
+ *             p += length
+ *         if p != end:             # <<<<<<<<<<<<<<
+ *             raise RuntimeError(CHANGED)
+ *         out.size += total
+*/
+  }
+
+  /* "tfrecord/_kernels/encode.pyx":319
+ *         if p != end:
+ *             raise RuntimeError(CHANGED)
  *         out.size += total             # <<<<<<<<<<<<<<
  *         return 1
  * 
 */
   __pyx_v_out->size = (__pyx_v_out->size + __pyx_v_total);
 
-  /* "tfrecord/_kernels/encode.pyx":313
- *             p += length
+  /* "tfrecord/_kernels/encode.pyx":320
+ *             raise RuntimeError(CHANGED)
  *         out.size += total
  *         return 1             # <<<<<<<<<<<<<<
  * 
@@ -21658,7 +21768,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":294
+  /* "tfrecord/_kernels/encode.pyx":295
  *         return self.put_python_floats(out, key, name, name_size, value, many, limit)
  * 
  *     cdef int put_strings(self, Out *out, object key, const char *name, uint64_t name_size, object value, bint many,             # <<<<<<<<<<<<<<
@@ -21669,6 +21779,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
   /* function exit code */
   __pyx_L1_error:;
   __Pyx_XDECREF(__pyx_t_4);
+  __Pyx_XDECREF(__pyx_t_5);
   __Pyx_AddTraceback("tfrecord._kernels.encode.RecordEncoder.put_strings", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = -1;
   __pyx_L0:;
@@ -21679,11 +21790,13 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_strings(struc
 
 
 
+  __Pyx_XDECREF(__pyx_v_item);
+
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":315
+/* "tfrecord/_kernels/encode.pyx":322
  *         return 1
  * 
  *     cdef int put_python_ints(self, Out *out, object key, const char *name, uint64_t name_size, object value, bint many,             # <<<<<<<<<<<<<<
@@ -21703,7 +21816,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   Py_ssize_t __pyx_t_3;
   Py_ssize_t __pyx_t_4;
   PyObject *__pyx_t_5 = NULL;
-  PyObject *__pyx_t_6;
+  PyObject *__pyx_t_6 = NULL;
   int __pyx_t_7;
   int __pyx_t_8;
   char const *__pyx_t_9;
@@ -21718,7 +21831,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_python_ints", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":318
+  /* "tfrecord/_kernels/encode.pyx":325
  *                              uint64_t limit) except -1:
  *         cdef int64_t few[STACK_VALUES]
  *         cdef int64_t *numbers = few             # <<<<<<<<<<<<<<
@@ -21727,7 +21840,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
   __pyx_v_numbers = __pyx_v_few;
 
-  /* "tfrecord/_kernels/encode.pyx":319
+  /* "tfrecord/_kernels/encode.pyx":326
  *         cdef int64_t few[STACK_VALUES]
  *         cdef int64_t *numbers = few
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1             # <<<<<<<<<<<<<<
@@ -21743,7 +21856,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   }
   __pyx_v_count = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":320
+  /* "tfrecord/_kernels/encode.pyx":327
  *         cdef int64_t *numbers = few
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         if count > STACK_VALUES:             # <<<<<<<<<<<<<<
@@ -21755,7 +21868,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":321
+    /* "tfrecord/_kernels/encode.pyx":328
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         if count > STACK_VALUES:
  *             numbers = <int64_t *>PyMem_Malloc(8 * count)             # <<<<<<<<<<<<<<
@@ -21764,7 +21877,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
     __pyx_v_numbers = ((int64_t *)PyMem_Malloc((8 * __pyx_v_count)));
 
-    /* "tfrecord/_kernels/encode.pyx":322
+    /* "tfrecord/_kernels/encode.pyx":329
  *         if count > STACK_VALUES:
  *             numbers = <int64_t *>PyMem_Malloc(8 * count)
  *             if numbers == NULL:             # <<<<<<<<<<<<<<
@@ -21776,16 +21889,16 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":323
+      /* "tfrecord/_kernels/encode.pyx":330
  *             numbers = <int64_t *>PyMem_Malloc(8 * count)
  *             if numbers == NULL:
  *                 raise MemoryError()             # <<<<<<<<<<<<<<
  *         try:
  *             for i in range(count):
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 323, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 330, __pyx_L1_error)
 
-      /* "tfrecord/_kernels/encode.pyx":322
+      /* "tfrecord/_kernels/encode.pyx":329
  *         if count > STACK_VALUES:
  *             numbers = <int64_t *>PyMem_Malloc(8 * count)
  *             if numbers == NULL:             # <<<<<<<<<<<<<<
@@ -21794,7 +21907,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":320
+    /* "tfrecord/_kernels/encode.pyx":327
  *         cdef int64_t *numbers = few
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         if count > STACK_VALUES:             # <<<<<<<<<<<<<<
@@ -21803,20 +21916,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":324
+  /* "tfrecord/_kernels/encode.pyx":331
  *             if numbers == NULL:
  *                 raise MemoryError()
  *         try:             # <<<<<<<<<<<<<<
  *             for i in range(count):
- *                 if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+ *                 if not self.int_of(item_of(value, i) if many else value, numbers + i):
 */
   /*try:*/ {
 
-    /* "tfrecord/_kernels/encode.pyx":325
+    /* "tfrecord/_kernels/encode.pyx":332
  *                 raise MemoryError()
  *         try:
  *             for i in range(count):             # <<<<<<<<<<<<<<
- *                 if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+ *                 if not self.int_of(item_of(value, i) if many else value, numbers + i):
  *                     return 0
 */
 
@@ -21826,24 +21939,23 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
     for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
       __pyx_v_i = __pyx_t_4;
 
-      /* "tfrecord/_kernels/encode.pyx":326
+      /* "tfrecord/_kernels/encode.pyx":333
  *         try:
  *             for i in range(count):
- *                 if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
+ *                 if not self.int_of(item_of(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
  *                     return 0
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
 */
       if (__pyx_v_many) {
-        __pyx_t_6 = PySequence_Fast_GET_ITEM(__pyx_v_value, __pyx_v_i);
-
-        __Pyx_INCREF(((PyObject *)__pyx_t_6));
-        __pyx_t_5 = ((PyObject *)__pyx_t_6);
-
+        __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_item_of(__pyx_v_value, __pyx_v_i); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 333, __pyx_L6_error)
+        __Pyx_GOTREF(__pyx_t_6);
+        __pyx_t_5 = __pyx_t_6;
+        __pyx_t_6 = 0;
       } else {
         __Pyx_INCREF(__pyx_v_value);
         __pyx_t_5 = __pyx_v_value;
       }
-      __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(__pyx_v_self, __pyx_t_5, (__pyx_v_numbers + __pyx_v_i)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 326, __pyx_L6_error)
+      __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(__pyx_v_self, __pyx_t_5, (__pyx_v_numbers + __pyx_v_i)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 333, __pyx_L6_error)
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
       __pyx_t_2 = (!(__pyx_t_7 != 0));
 
@@ -21851,9 +21963,9 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
       if (__pyx_t_2) {
 
 
-        /* "tfrecord/_kernels/encode.pyx":327
+        /* "tfrecord/_kernels/encode.pyx":334
  *             for i in range(count):
- *                 if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+ *                 if not self.int_of(item_of(value, i) if many else value, numbers + i):
  *                     return 0             # <<<<<<<<<<<<<<
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
  *         finally:
@@ -21864,10 +21976,10 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
         }
         goto __pyx_L5_return;
 
-        /* "tfrecord/_kernels/encode.pyx":326
+        /* "tfrecord/_kernels/encode.pyx":333
  *         try:
  *             for i in range(count):
- *                 if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
+ *                 if not self.int_of(item_of(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
  *                     return 0
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
 */
@@ -21875,18 +21987,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
     }
 
 
-    /* "tfrecord/_kernels/encode.pyx":328
- *                 if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+    /* "tfrecord/_kernels/encode.pyx":335
+ *                 if not self.int_of(item_of(value, i) if many else value, numbers + i):
  *                     return 0
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)             # <<<<<<<<<<<<<<
  *         finally:
  *             if numbers != few:
 */
-    __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, KIND_INT, __pyx_v_numbers, __pyx_v_count, __pyx_v_limit); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 328, __pyx_L6_error)
+    __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, KIND_INT, __pyx_v_numbers, __pyx_v_count, __pyx_v_limit); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 335, __pyx_L6_error)
 
   }
 
-  /* "tfrecord/_kernels/encode.pyx":330
+  /* "tfrecord/_kernels/encode.pyx":337
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -21900,7 +22012,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
       if (__pyx_t_2) {
 
 
-        /* "tfrecord/_kernels/encode.pyx":331
+        /* "tfrecord/_kernels/encode.pyx":338
  *         finally:
  *             if numbers != few:
  *                 PyMem_Free(numbers)             # <<<<<<<<<<<<<<
@@ -21909,7 +22021,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
         PyMem_Free(__pyx_v_numbers);
 
-        /* "tfrecord/_kernels/encode.pyx":330
+        /* "tfrecord/_kernels/encode.pyx":337
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -21925,6 +22037,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
       __Pyx_PyThreadState_assign
       __pyx_t_10 = 0; __pyx_t_11 = 0; __pyx_t_12 = 0; __pyx_t_13 = 0; __pyx_t_14 = 0; __pyx_t_15 = 0;
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+      __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
        __Pyx_ExceptionSwap(&__pyx_t_13, &__pyx_t_14, &__pyx_t_15);
       if ( unlikely(__Pyx_GetException(&__pyx_t_10, &__pyx_t_11, &__pyx_t_12) < 0)) __Pyx_ErrFetch(&__pyx_t_10, &__pyx_t_11, &__pyx_t_12);
       __Pyx_XGOTREF(__pyx_t_10);
@@ -21940,7 +22053,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
         if (__pyx_t_2) {
 
 
-          /* "tfrecord/_kernels/encode.pyx":331
+          /* "tfrecord/_kernels/encode.pyx":338
  *         finally:
  *             if numbers != few:
  *                 PyMem_Free(numbers)             # <<<<<<<<<<<<<<
@@ -21949,7 +22062,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
           PyMem_Free(__pyx_v_numbers);
 
-          /* "tfrecord/_kernels/encode.pyx":330
+          /* "tfrecord/_kernels/encode.pyx":337
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -21977,7 +22090,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
       if (__pyx_t_2) {
 
 
-        /* "tfrecord/_kernels/encode.pyx":331
+        /* "tfrecord/_kernels/encode.pyx":338
  *         finally:
  *             if numbers != few:
  *                 PyMem_Free(numbers)             # <<<<<<<<<<<<<<
@@ -21986,7 +22099,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
 */
         PyMem_Free(__pyx_v_numbers);
 
-        /* "tfrecord/_kernels/encode.pyx":330
+        /* "tfrecord/_kernels/encode.pyx":337
  *             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -22000,7 +22113,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
     __pyx_L7:;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":332
+  /* "tfrecord/_kernels/encode.pyx":339
  *             if numbers != few:
  *                 PyMem_Free(numbers)
  *         return 1             # <<<<<<<<<<<<<<
@@ -22013,7 +22126,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":315
+  /* "tfrecord/_kernels/encode.pyx":322
  *         return 1
  * 
  *     cdef int put_python_ints(self, Out *out, object key, const char *name, uint64_t name_size, object value, bint many,             # <<<<<<<<<<<<<<
@@ -22024,6 +22137,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   /* function exit code */
   __pyx_L1_error:;
   __Pyx_XDECREF(__pyx_t_5);
+  __Pyx_XDECREF(__pyx_t_6);
   __Pyx_AddTraceback("tfrecord._kernels.encode.RecordEncoder.put_python_ints", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = -1;
   __pyx_L0:;
@@ -22036,7 +22150,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_ints(s
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":334
+/* "tfrecord/_kernels/encode.pyx":341
  *         return 1
  * 
  *     cdef int put_python_floats(self, Out *out, object key, const char *name, uint64_t name_size, object value,             # <<<<<<<<<<<<<<
@@ -22056,7 +22170,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   Py_ssize_t __pyx_t_3;
   Py_ssize_t __pyx_t_4;
   PyObject *__pyx_t_5 = NULL;
-  PyObject *__pyx_t_6;
+  PyObject *__pyx_t_6 = NULL;
   int __pyx_t_7;
   int __pyx_t_8;
   char const *__pyx_t_9;
@@ -22071,7 +22185,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_python_floats", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":337
+  /* "tfrecord/_kernels/encode.pyx":344
  *                                bint many, uint64_t limit) except -1:
  *         cdef float few[STACK_VALUES]
  *         cdef float *numbers = few             # <<<<<<<<<<<<<<
@@ -22080,7 +22194,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
   __pyx_v_numbers = __pyx_v_few;
 
-  /* "tfrecord/_kernels/encode.pyx":338
+  /* "tfrecord/_kernels/encode.pyx":345
  *         cdef float few[STACK_VALUES]
  *         cdef float *numbers = few
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1             # <<<<<<<<<<<<<<
@@ -22096,7 +22210,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   }
   __pyx_v_count = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":339
+  /* "tfrecord/_kernels/encode.pyx":346
  *         cdef float *numbers = few
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         if count > STACK_VALUES:             # <<<<<<<<<<<<<<
@@ -22108,7 +22222,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":340
+    /* "tfrecord/_kernels/encode.pyx":347
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         if count > STACK_VALUES:
  *             numbers = <float *>PyMem_Malloc(4 * count)             # <<<<<<<<<<<<<<
@@ -22117,7 +22231,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
     __pyx_v_numbers = ((float *)PyMem_Malloc((4 * __pyx_v_count)));
 
-    /* "tfrecord/_kernels/encode.pyx":341
+    /* "tfrecord/_kernels/encode.pyx":348
  *         if count > STACK_VALUES:
  *             numbers = <float *>PyMem_Malloc(4 * count)
  *             if numbers == NULL:             # <<<<<<<<<<<<<<
@@ -22129,16 +22243,16 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":342
+      /* "tfrecord/_kernels/encode.pyx":349
  *             numbers = <float *>PyMem_Malloc(4 * count)
  *             if numbers == NULL:
  *                 raise MemoryError()             # <<<<<<<<<<<<<<
  *         try:
  *             for i in range(count):
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 342, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 349, __pyx_L1_error)
 
-      /* "tfrecord/_kernels/encode.pyx":341
+      /* "tfrecord/_kernels/encode.pyx":348
  *         if count > STACK_VALUES:
  *             numbers = <float *>PyMem_Malloc(4 * count)
  *             if numbers == NULL:             # <<<<<<<<<<<<<<
@@ -22147,7 +22261,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":339
+    /* "tfrecord/_kernels/encode.pyx":346
  *         cdef float *numbers = few
  *         cdef Py_ssize_t i, count = PySequence_Fast_GET_SIZE(value) if many else 1
  *         if count > STACK_VALUES:             # <<<<<<<<<<<<<<
@@ -22156,20 +22270,20 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":343
+  /* "tfrecord/_kernels/encode.pyx":350
  *             if numbers == NULL:
  *                 raise MemoryError()
  *         try:             # <<<<<<<<<<<<<<
  *             for i in range(count):
- *                 if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+ *                 if not self.float_of(item_of(value, i) if many else value, numbers + i):
 */
   /*try:*/ {
 
-    /* "tfrecord/_kernels/encode.pyx":344
+    /* "tfrecord/_kernels/encode.pyx":351
  *                 raise MemoryError()
  *         try:
  *             for i in range(count):             # <<<<<<<<<<<<<<
- *                 if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+ *                 if not self.float_of(item_of(value, i) if many else value, numbers + i):
  *                     return 0
 */
 
@@ -22179,24 +22293,23 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
     for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
       __pyx_v_i = __pyx_t_4;
 
-      /* "tfrecord/_kernels/encode.pyx":345
+      /* "tfrecord/_kernels/encode.pyx":352
  *         try:
  *             for i in range(count):
- *                 if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
+ *                 if not self.float_of(item_of(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
  *                     return 0
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
 */
       if (__pyx_v_many) {
-        __pyx_t_6 = PySequence_Fast_GET_ITEM(__pyx_v_value, __pyx_v_i);
-
-        __Pyx_INCREF(((PyObject *)__pyx_t_6));
-        __pyx_t_5 = ((PyObject *)__pyx_t_6);
-
+        __pyx_t_6 = __pyx_f_8tfrecord_8_kernels_6encode_item_of(__pyx_v_value, __pyx_v_i); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 352, __pyx_L6_error)
+        __Pyx_GOTREF(__pyx_t_6);
+        __pyx_t_5 = __pyx_t_6;
+        __pyx_t_6 = 0;
       } else {
         __Pyx_INCREF(__pyx_v_value);
         __pyx_t_5 = __pyx_v_value;
       }
-      __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(__pyx_v_self, __pyx_t_5, (__pyx_v_numbers + __pyx_v_i)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 345, __pyx_L6_error)
+      __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(__pyx_v_self, __pyx_t_5, (__pyx_v_numbers + __pyx_v_i)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 352, __pyx_L6_error)
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
       __pyx_t_2 = (!(__pyx_t_7 != 0));
 
@@ -22204,9 +22317,9 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
       if (__pyx_t_2) {
 
 
-        /* "tfrecord/_kernels/encode.pyx":346
+        /* "tfrecord/_kernels/encode.pyx":353
  *             for i in range(count):
- *                 if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+ *                 if not self.float_of(item_of(value, i) if many else value, numbers + i):
  *                     return 0             # <<<<<<<<<<<<<<
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
  *         finally:
@@ -22217,10 +22330,10 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
         }
         goto __pyx_L5_return;
 
-        /* "tfrecord/_kernels/encode.pyx":345
+        /* "tfrecord/_kernels/encode.pyx":352
  *         try:
  *             for i in range(count):
- *                 if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
+ *                 if not self.float_of(item_of(value, i) if many else value, numbers + i):             # <<<<<<<<<<<<<<
  *                     return 0
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
 */
@@ -22228,18 +22341,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
     }
 
 
-    /* "tfrecord/_kernels/encode.pyx":347
- *                 if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+    /* "tfrecord/_kernels/encode.pyx":354
+ *                 if not self.float_of(item_of(value, i) if many else value, numbers + i):
  *                     return 0
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)             # <<<<<<<<<<<<<<
  *         finally:
  *             if numbers != few:
 */
-    __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, KIND_FLOAT, __pyx_v_numbers, __pyx_v_count, __pyx_v_limit); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 347, __pyx_L6_error)
+    __pyx_t_7 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, KIND_FLOAT, __pyx_v_numbers, __pyx_v_count, __pyx_v_limit); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 354, __pyx_L6_error)
 
   }
 
-  /* "tfrecord/_kernels/encode.pyx":349
+  /* "tfrecord/_kernels/encode.pyx":356
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -22253,7 +22366,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
       if (__pyx_t_2) {
 
 
-        /* "tfrecord/_kernels/encode.pyx":350
+        /* "tfrecord/_kernels/encode.pyx":357
  *         finally:
  *             if numbers != few:
  *                 PyMem_Free(numbers)             # <<<<<<<<<<<<<<
@@ -22262,7 +22375,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
         PyMem_Free(__pyx_v_numbers);
 
-        /* "tfrecord/_kernels/encode.pyx":349
+        /* "tfrecord/_kernels/encode.pyx":356
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -22278,6 +22391,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
       __Pyx_PyThreadState_assign
       __pyx_t_10 = 0; __pyx_t_11 = 0; __pyx_t_12 = 0; __pyx_t_13 = 0; __pyx_t_14 = 0; __pyx_t_15 = 0;
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+      __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
        __Pyx_ExceptionSwap(&__pyx_t_13, &__pyx_t_14, &__pyx_t_15);
       if ( unlikely(__Pyx_GetException(&__pyx_t_10, &__pyx_t_11, &__pyx_t_12) < 0)) __Pyx_ErrFetch(&__pyx_t_10, &__pyx_t_11, &__pyx_t_12);
       __Pyx_XGOTREF(__pyx_t_10);
@@ -22293,7 +22407,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
         if (__pyx_t_2) {
 
 
-          /* "tfrecord/_kernels/encode.pyx":350
+          /* "tfrecord/_kernels/encode.pyx":357
  *         finally:
  *             if numbers != few:
  *                 PyMem_Free(numbers)             # <<<<<<<<<<<<<<
@@ -22302,7 +22416,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
           PyMem_Free(__pyx_v_numbers);
 
-          /* "tfrecord/_kernels/encode.pyx":349
+          /* "tfrecord/_kernels/encode.pyx":356
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -22330,7 +22444,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
       if (__pyx_t_2) {
 
 
-        /* "tfrecord/_kernels/encode.pyx":350
+        /* "tfrecord/_kernels/encode.pyx":357
  *         finally:
  *             if numbers != few:
  *                 PyMem_Free(numbers)             # <<<<<<<<<<<<<<
@@ -22339,7 +22453,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
 */
         PyMem_Free(__pyx_v_numbers);
 
-        /* "tfrecord/_kernels/encode.pyx":349
+        /* "tfrecord/_kernels/encode.pyx":356
  *             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
  *         finally:
  *             if numbers != few:             # <<<<<<<<<<<<<<
@@ -22353,7 +22467,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
     __pyx_L7:;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":351
+  /* "tfrecord/_kernels/encode.pyx":358
  *             if numbers != few:
  *                 PyMem_Free(numbers)
  *         return 1             # <<<<<<<<<<<<<<
@@ -22366,7 +22480,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":334
+  /* "tfrecord/_kernels/encode.pyx":341
  *         return 1
  * 
  *     cdef int put_python_floats(self, Out *out, object key, const char *name, uint64_t name_size, object value,             # <<<<<<<<<<<<<<
@@ -22377,6 +22491,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   /* function exit code */
   __pyx_L1_error:;
   __Pyx_XDECREF(__pyx_t_5);
+  __Pyx_XDECREF(__pyx_t_6);
   __Pyx_AddTraceback("tfrecord._kernels.encode.RecordEncoder.put_python_floats", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = -1;
   __pyx_L0:;
@@ -22389,7 +22504,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_python_floats
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":353
+/* "tfrecord/_kernels/encode.pyx":360
  *         return 1
  * 
  *     cdef int put_numbers(self, Out *out, object key, const char *name, uint64_t name_size, int kind,             # <<<<<<<<<<<<<<
@@ -22414,7 +22529,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_numbers", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":355
+  /* "tfrecord/_kernels/encode.pyx":362
  *     cdef int put_numbers(self, Out *out, object key, const char *name, uint64_t name_size, int kind,
  *                          const void *values, uint64_t count, uint64_t limit) except -1:
  *         cdef uint64_t packed = 4 * count if kind == KIND_FLOAT else ints_size(<const int64_t *>values, count)             # <<<<<<<<<<<<<<
@@ -22433,17 +22548,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
 
   __pyx_v_packed = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":358
+  /* "tfrecord/_kernels/encode.pyx":365
  *         cdef uint8_t *p
  *         cdef uint8_t *end
  *         self.begin(out, key, name, name_size, kind, packed_size(packed), limit)             # <<<<<<<<<<<<<<
  *         if packed == 0:
  *             return 0
 */
-  __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_kind, packed_size(__pyx_v_packed), __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 358, __pyx_L1_error)
+  __pyx_t_3 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_begin(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_kind, packed_size(__pyx_v_packed), __pyx_v_limit); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 365, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":359
+  /* "tfrecord/_kernels/encode.pyx":366
  *         cdef uint8_t *end
  *         self.begin(out, key, name, name_size, kind, packed_size(packed), limit)
  *         if packed == 0:             # <<<<<<<<<<<<<<
@@ -22455,7 +22570,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":360
+    /* "tfrecord/_kernels/encode.pyx":367
  *         self.begin(out, key, name, name_size, kind, packed_size(packed), limit)
  *         if packed == 0:
  *             return 0             # <<<<<<<<<<<<<<
@@ -22468,7 +22583,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":359
+    /* "tfrecord/_kernels/encode.pyx":366
  *         cdef uint8_t *end
  *         self.begin(out, key, name, name_size, kind, packed_size(packed), limit)
  *         if packed == 0:             # <<<<<<<<<<<<<<
@@ -22477,7 +22592,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":361
+  /* "tfrecord/_kernels/encode.pyx":368
  *         if packed == 0:
  *             return 0
  *         p = put_field(out.data + out.size, TAG_1, packed)             # <<<<<<<<<<<<<<
@@ -22486,7 +22601,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
 */
   __pyx_v_p = put_field((__pyx_v_out->data + __pyx_v_out->size), TAG_1, __pyx_v_packed);
 
-  /* "tfrecord/_kernels/encode.pyx":362
+  /* "tfrecord/_kernels/encode.pyx":369
  *             return 0
  *         p = put_field(out.data + out.size, TAG_1, packed)
  *         end = p + packed             # <<<<<<<<<<<<<<
@@ -22495,7 +22610,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
 */
   __pyx_v_end = (__pyx_v_p + __pyx_v_packed);
 
-  /* "tfrecord/_kernels/encode.pyx":363
+  /* "tfrecord/_kernels/encode.pyx":370
  *         p = put_field(out.data + out.size, TAG_1, packed)
  *         end = p + packed
  *         if kind == KIND_FLOAT:             # <<<<<<<<<<<<<<
@@ -22507,7 +22622,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
   if (__pyx_t_2) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":364
+    /* "tfrecord/_kernels/encode.pyx":371
  *         end = p + packed
  *         if kind == KIND_FLOAT:
  *             p = put_floats(p, <const float *>values, count)             # <<<<<<<<<<<<<<
@@ -22516,7 +22631,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
 */
     __pyx_v_p = put_floats(__pyx_v_p, ((float const *)__pyx_v_values), __pyx_v_count);
 
-    /* "tfrecord/_kernels/encode.pyx":363
+    /* "tfrecord/_kernels/encode.pyx":370
  *         p = put_field(out.data + out.size, TAG_1, packed)
  *         end = p + packed
  *         if kind == KIND_FLOAT:             # <<<<<<<<<<<<<<
@@ -22526,23 +22641,23 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
     goto __pyx_L4;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":366
+  /* "tfrecord/_kernels/encode.pyx":373
  *             p = put_floats(p, <const float *>values, count)
  *         else:
  *             p = put_ints(p, end, <const int64_t *>values, count)             # <<<<<<<<<<<<<<
  *         if p != end:
- *             raise RuntimeError("the values were changed by another thread while they were written")
+ *             raise RuntimeError(CHANGED)
 */
   /*else*/ {
     __pyx_v_p = put_ints(__pyx_v_p, __pyx_v_end, ((int64_t const *)__pyx_v_values), __pyx_v_count);
   }
   __pyx_L4:;
 
-  /* "tfrecord/_kernels/encode.pyx":367
+  /* "tfrecord/_kernels/encode.pyx":374
  *         else:
  *             p = put_ints(p, end, <const int64_t *>values, count)
  *         if p != end:             # <<<<<<<<<<<<<<
- *             raise RuntimeError("the values were changed by another thread while they were written")
+ *             raise RuntimeError(CHANGED)
  *         out.size = end - out.data
 */
   __pyx_t_2 = (__pyx_v_p != __pyx_v_end);
@@ -22550,46 +22665,46 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
   if (unlikely(__pyx_t_2)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":368
+    /* "tfrecord/_kernels/encode.pyx":375
  *             p = put_ints(p, end, <const int64_t *>values, count)
  *         if p != end:
- *             raise RuntimeError("the values were changed by another thread while they were written")             # <<<<<<<<<<<<<<
+ *             raise RuntimeError(CHANGED)             # <<<<<<<<<<<<<<
  *         out.size = end - out.data
  *         return 0
 */
     __pyx_t_5 = NULL;
     __pyx_t_6 = 1;
     {
-      PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_mstate_global->__pyx_kp_u_the_values_were_changed_by_anoth};
+      PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_v_8tfrecord_8_kernels_6encode_CHANGED};
       __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 368, __pyx_L1_error)
+      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 375, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
     }
     __Pyx_Raise(__pyx_t_4, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __PYX_ERR(0, 368, __pyx_L1_error)
+    __PYX_ERR(0, 375, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":367
+    /* "tfrecord/_kernels/encode.pyx":374
  *         else:
  *             p = put_ints(p, end, <const int64_t *>values, count)
  *         if p != end:             # <<<<<<<<<<<<<<
- *             raise RuntimeError("the values were changed by another thread while they were written")
+ *             raise RuntimeError(CHANGED)
  *         out.size = end - out.data
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":369
+  /* "tfrecord/_kernels/encode.pyx":376
  *         if p != end:
- *             raise RuntimeError("the values were changed by another thread while they were written")
+ *             raise RuntimeError(CHANGED)
  *         out.size = end - out.data             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
   __pyx_v_out->size = (__pyx_v_end - __pyx_v_out->data);
 
-  /* "tfrecord/_kernels/encode.pyx":370
- *             raise RuntimeError("the values were changed by another thread while they were written")
+  /* "tfrecord/_kernels/encode.pyx":377
+ *             raise RuntimeError(CHANGED)
  *         out.size = end - out.data
  *         return 0             # <<<<<<<<<<<<<<
  * 
@@ -22601,7 +22716,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":353
+  /* "tfrecord/_kernels/encode.pyx":360
  *         return 1
  * 
  *     cdef int put_numbers(self, Out *out, object key, const char *name, uint64_t name_size, int kind,             # <<<<<<<<<<<<<<
@@ -22624,7 +22739,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(struc
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":372
+/* "tfrecord/_kernels/encode.pyx":379
  *         return 0
  * 
  *     cdef int put_array(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -22653,7 +22768,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("put_array", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":376
+  /* "tfrecord/_kernels/encode.pyx":383
  *         cdef Py_buffer view
  *         cdef bint fits
  *         try:             # <<<<<<<<<<<<<<
@@ -22669,17 +22784,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     __Pyx_XGOTREF(__pyx_t_3);
     /*try:*/ {
 
-      /* "tfrecord/_kernels/encode.pyx":377
+      /* "tfrecord/_kernels/encode.pyx":384
  *         cdef bint fits
  *         try:
  *             PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)             # <<<<<<<<<<<<<<
  *         except (ValueError, BufferError):
  *             return 0  # strided, or of a dtype that has no buffer
 */
-      __pyx_t_4 = PyObject_GetBuffer(__pyx_v_value, (&__pyx_v_view), (PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 377, __pyx_L3_error)
+      __pyx_t_4 = PyObject_GetBuffer(__pyx_v_value, (&__pyx_v_view), (PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 384, __pyx_L3_error)
 
 
-      /* "tfrecord/_kernels/encode.pyx":376
+      /* "tfrecord/_kernels/encode.pyx":383
  *         cdef Py_buffer view
  *         cdef bint fits
  *         try:             # <<<<<<<<<<<<<<
@@ -22693,7 +22808,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     goto __pyx_L8_try_end;
     __pyx_L3_error:;
 
-    /* "tfrecord/_kernels/encode.pyx":378
+    /* "tfrecord/_kernels/encode.pyx":385
  *         try:
  *             PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
  *         except (ValueError, BufferError):             # <<<<<<<<<<<<<<
@@ -22704,7 +22819,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     if (__pyx_t_4) {
       __Pyx_ErrRestore(0,0,0);
 
-      /* "tfrecord/_kernels/encode.pyx":379
+      /* "tfrecord/_kernels/encode.pyx":386
  *             PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
  *         except (ValueError, BufferError):
  *             return 0  # strided, or of a dtype that has no buffer             # <<<<<<<<<<<<<<
@@ -22719,7 +22834,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     }
     goto __pyx_L5_except_error;
 
-    /* "tfrecord/_kernels/encode.pyx":376
+    /* "tfrecord/_kernels/encode.pyx":383
  *         cdef Py_buffer view
  *         cdef bint fits
  *         try:             # <<<<<<<<<<<<<<
@@ -22741,7 +22856,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     __pyx_L8_try_end:;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":380
+  /* "tfrecord/_kernels/encode.pyx":387
  *         except (ValueError, BufferError):
  *             return 0  # strided, or of a dtype that has no buffer
  *         try:             # <<<<<<<<<<<<<<
@@ -22750,7 +22865,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
 */
   /*try:*/ {
 
-    /* "tfrecord/_kernels/encode.pyx":381
+    /* "tfrecord/_kernels/encode.pyx":388
  *             return 0  # strided, or of a dtype that has no buffer
  *         try:
  *             if kind == KIND_FLOAT:             # <<<<<<<<<<<<<<
@@ -22762,7 +22877,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     if (__pyx_t_5) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":382
+      /* "tfrecord/_kernels/encode.pyx":389
  *         try:
  *             if kind == KIND_FLOAT:
  *                 fits = view.itemsize == 4 and strcmp(view.format, b"f") == 0             # <<<<<<<<<<<<<<
@@ -22787,7 +22902,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
       __pyx_L15_bool_binop_done:;
       __pyx_v_fits = __pyx_t_5;
 
-      /* "tfrecord/_kernels/encode.pyx":381
+      /* "tfrecord/_kernels/encode.pyx":388
  *             return 0  # strided, or of a dtype that has no buffer
  *         try:
  *             if kind == KIND_FLOAT:             # <<<<<<<<<<<<<<
@@ -22797,7 +22912,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
       goto __pyx_L14;
     }
 
-    /* "tfrecord/_kernels/encode.pyx":384
+    /* "tfrecord/_kernels/encode.pyx":391
  *                 fits = view.itemsize == 4 and strcmp(view.format, b"f") == 0
  *             else:
  *                 fits = view.itemsize == 8 and (strcmp(view.format, b"l") == 0 or strcmp(view.format, b"q") == 0)             # <<<<<<<<<<<<<<
@@ -22835,7 +22950,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     }
     __pyx_L14:;
 
-    /* "tfrecord/_kernels/encode.pyx":385
+    /* "tfrecord/_kernels/encode.pyx":392
  *             else:
  *                 fits = view.itemsize == 8 and (strcmp(view.format, b"l") == 0 or strcmp(view.format, b"q") == 0)
  *             if fits:             # <<<<<<<<<<<<<<
@@ -22844,7 +22959,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
 */
     if (__pyx_v_fits) {
 
-      /* "tfrecord/_kernels/encode.pyx":386
+      /* "tfrecord/_kernels/encode.pyx":393
  *                 fits = view.itemsize == 8 and (strcmp(view.format, b"l") == 0 or strcmp(view.format, b"q") == 0)
  *             if fits:
  *                 self.put_numbers(out, key, name, name_size, kind, view.buf, view.len // view.itemsize, limit)             # <<<<<<<<<<<<<<
@@ -22853,16 +22968,16 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
 */
       if (unlikely(__pyx_v_view.itemsize == 0)) {
         PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
-        __PYX_ERR(0, 386, __pyx_L12_error)
+        __PYX_ERR(0, 393, __pyx_L12_error)
       }
       else if (sizeof(Py_ssize_t) == sizeof(long) && (!(((Py_ssize_t)-1) > 0)) && unlikely(__pyx_v_view.itemsize == (Py_ssize_t)-1)  && unlikely(__Pyx_UNARY_NEG_WOULD_OVERFLOW(__pyx_v_view.len))) {
         PyErr_SetString(PyExc_OverflowError, "value too large to perform division");
-        __PYX_ERR(0, 386, __pyx_L12_error)
+        __PYX_ERR(0, 393, __pyx_L12_error)
       }
-      __pyx_t_4 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_kind, __pyx_v_view.buf, __Pyx_div_Py_ssize_t(__pyx_v_view.len, __pyx_v_view.itemsize, 0), __pyx_v_limit); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 386, __pyx_L12_error)
+      __pyx_t_4 = __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_numbers(__pyx_v_self, __pyx_v_out, __pyx_v_key, __pyx_v_name, __pyx_v_name_size, __pyx_v_kind, __pyx_v_view.buf, __Pyx_div_Py_ssize_t(__pyx_v_view.len, __pyx_v_view.itemsize, 0), __pyx_v_limit); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 393, __pyx_L12_error)
 
 
-      /* "tfrecord/_kernels/encode.pyx":385
+      /* "tfrecord/_kernels/encode.pyx":392
  *             else:
  *                 fits = view.itemsize == 8 and (strcmp(view.format, b"l") == 0 or strcmp(view.format, b"q") == 0)
  *             if fits:             # <<<<<<<<<<<<<<
@@ -22872,7 +22987,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     }
   }
 
-  /* "tfrecord/_kernels/encode.pyx":388
+  /* "tfrecord/_kernels/encode.pyx":395
  *                 self.put_numbers(out, key, name, name_size, kind, view.buf, view.len // view.itemsize, limit)
  *         finally:
  *             PyBuffer_Release(&view)             # <<<<<<<<<<<<<<
@@ -22916,7 +23031,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
     __pyx_L13:;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":389
+  /* "tfrecord/_kernels/encode.pyx":396
  *         finally:
  *             PyBuffer_Release(&view)
  *         return fits             # <<<<<<<<<<<<<<
@@ -22929,7 +23044,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":372
+  /* "tfrecord/_kernels/encode.pyx":379
  *         return 0
  * 
  *     cdef int put_array(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,             # <<<<<<<<<<<<<<
@@ -22949,7 +23064,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_put_array(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":391
+/* "tfrecord/_kernels/encode.pyx":398
  *         return fits
  * 
  *     cdef int int_of(self, object item, int64_t *number) except -1:             # <<<<<<<<<<<<<<
@@ -22972,7 +23087,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
   __Pyx_RefNannySetupContext("int_of", 0);
   __Pyx_INCREF(__pyx_v_item);
 
-  /* "tfrecord/_kernels/encode.pyx":392
+  /* "tfrecord/_kernels/encode.pyx":399
  * 
  *     cdef int int_of(self, object item, int64_t *number) except -1:
  *         cdef int overflow = 0             # <<<<<<<<<<<<<<
@@ -22981,7 +23096,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
 */
   __pyx_v_overflow = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":393
+  /* "tfrecord/_kernels/encode.pyx":400
  *     cdef int int_of(self, object item, int64_t *number) except -1:
  *         cdef int overflow = 0
  *         if PyBool_Check(item):             # <<<<<<<<<<<<<<
@@ -22993,7 +23108,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":394
+    /* "tfrecord/_kernels/encode.pyx":401
  *         cdef int overflow = 0
  *         if PyBool_Check(item):
  *             number[0] = item is True             # <<<<<<<<<<<<<<
@@ -23004,7 +23119,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
     (__pyx_v_number[0]) = __pyx_t_1;
 
 
-    /* "tfrecord/_kernels/encode.pyx":395
+    /* "tfrecord/_kernels/encode.pyx":402
  *         if PyBool_Check(item):
  *             number[0] = item is True
  *             return 1             # <<<<<<<<<<<<<<
@@ -23017,7 +23132,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":393
+    /* "tfrecord/_kernels/encode.pyx":400
  *     cdef int int_of(self, object item, int64_t *number) except -1:
  *         cdef int overflow = 0
  *         if PyBool_Check(item):             # <<<<<<<<<<<<<<
@@ -23026,7 +23141,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":396
+  /* "tfrecord/_kernels/encode.pyx":403
  *             number[0] = item is True
  *             return 1
  *         if not PyLong_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23038,18 +23153,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":397
+    /* "tfrecord/_kernels/encode.pyx":404
  *             return 1
  *         if not PyLong_CheckExact(item):
  *             if type(item) not in self.ints:             # <<<<<<<<<<<<<<
  *                 return 0
  *             item = item.__index__()
 */
-    __pyx_t_1 = (__Pyx_PySequence_ContainsTF(((PyObject *)Py_TYPE(__pyx_v_item)), __pyx_v_self->ints, Py_NE)); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 397, __pyx_L1_error)
+    __pyx_t_1 = (__Pyx_PySequence_ContainsTF(((PyObject *)Py_TYPE(__pyx_v_item)), __pyx_v_self->ints, Py_NE)); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 404, __pyx_L1_error)
     if (__pyx_t_1) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":398
+      /* "tfrecord/_kernels/encode.pyx":405
  *         if not PyLong_CheckExact(item):
  *             if type(item) not in self.ints:
  *                 return 0             # <<<<<<<<<<<<<<
@@ -23062,7 +23177,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
       }
       goto __pyx_L0;
 
-      /* "tfrecord/_kernels/encode.pyx":397
+      /* "tfrecord/_kernels/encode.pyx":404
  *             return 1
  *         if not PyLong_CheckExact(item):
  *             if type(item) not in self.ints:             # <<<<<<<<<<<<<<
@@ -23071,7 +23186,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":399
+    /* "tfrecord/_kernels/encode.pyx":406
  *             if type(item) not in self.ints:
  *                 return 0
  *             item = item.__index__()             # <<<<<<<<<<<<<<
@@ -23085,13 +23200,13 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
       PyObject *__pyx_callargs[2] = {__pyx_t_3, NULL};
       __pyx_t_2 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_index, __pyx_callargs+__pyx_t_4, (1-__pyx_t_4) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 399, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 406, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_DECREF_SET(__pyx_v_item, __pyx_t_2);
     __pyx_t_2 = 0;
 
-    /* "tfrecord/_kernels/encode.pyx":396
+    /* "tfrecord/_kernels/encode.pyx":403
  *             number[0] = item is True
  *             return 1
  *         if not PyLong_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23100,18 +23215,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":400
+  /* "tfrecord/_kernels/encode.pyx":407
  *                 return 0
  *             item = item.__index__()
  *         number[0] = PyLong_AsLongLongAndOverflow(item, &overflow)             # <<<<<<<<<<<<<<
  *         return overflow == 0
  * 
 */
-  __pyx_t_5 = PyLong_AsLongLongAndOverflow(__pyx_v_item, (&__pyx_v_overflow)); if (unlikely(__pyx_t_5 == ((PY_LONG_LONG)-1LL) && PyErr_Occurred())) __PYX_ERR(0, 400, __pyx_L1_error)
+  __pyx_t_5 = PyLong_AsLongLongAndOverflow(__pyx_v_item, (&__pyx_v_overflow)); if (unlikely(__pyx_t_5 == ((PY_LONG_LONG)-1LL) && PyErr_Occurred())) __PYX_ERR(0, 407, __pyx_L1_error)
   (__pyx_v_number[0]) = __pyx_t_5;
 
 
-  /* "tfrecord/_kernels/encode.pyx":401
+  /* "tfrecord/_kernels/encode.pyx":408
  *             item = item.__index__()
  *         number[0] = PyLong_AsLongLongAndOverflow(item, &overflow)
  *         return overflow == 0             # <<<<<<<<<<<<<<
@@ -23124,7 +23239,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":391
+  /* "tfrecord/_kernels/encode.pyx":398
  *         return fits
  * 
  *     cdef int int_of(self, object item, int64_t *number) except -1:             # <<<<<<<<<<<<<<
@@ -23146,7 +23261,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of(struct __p
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":403
+/* "tfrecord/_kernels/encode.pyx":410
  *         return overflow == 0
  * 
  *     cdef int float_of(self, object item, float *number) except -1:             # <<<<<<<<<<<<<<
@@ -23170,7 +23285,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("float_of", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":405
+  /* "tfrecord/_kernels/encode.pyx":412
  *     cdef int float_of(self, object item, float *number) except -1:
  *         cdef double wide
  *         if PyFloat_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23182,7 +23297,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":406
+    /* "tfrecord/_kernels/encode.pyx":413
  *         cdef double wide
  *         if PyFloat_CheckExact(item):
  *             wide = PyFloat_AS_DOUBLE(item)             # <<<<<<<<<<<<<<
@@ -23191,7 +23306,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
 */
     __pyx_v_wide = PyFloat_AS_DOUBLE(__pyx_v_item);
 
-    /* "tfrecord/_kernels/encode.pyx":405
+    /* "tfrecord/_kernels/encode.pyx":412
  *     cdef int float_of(self, object item, float *number) except -1:
  *         cdef double wide
  *         if PyFloat_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23201,7 +23316,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
     goto __pyx_L3;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":407
+  /* "tfrecord/_kernels/encode.pyx":414
  *         if PyFloat_CheckExact(item):
  *             wide = PyFloat_AS_DOUBLE(item)
  *         elif PyLong_CheckExact(item) or PyBool_Check(item) or type(item) in self.floats:             # <<<<<<<<<<<<<<
@@ -23228,7 +23343,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
 
     goto __pyx_L4_bool_binop_done;
   }
-  __pyx_t_2 = (__Pyx_PySequence_ContainsTF(((PyObject *)Py_TYPE(__pyx_v_item)), __pyx_v_self->floats, Py_EQ)); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(0, 407, __pyx_L1_error)
+  __pyx_t_2 = (__Pyx_PySequence_ContainsTF(((PyObject *)Py_TYPE(__pyx_v_item)), __pyx_v_self->floats, Py_EQ)); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(0, 414, __pyx_L1_error)
 
   __pyx_t_1 = __pyx_t_2;
 
@@ -23236,7 +23351,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":408
+    /* "tfrecord/_kernels/encode.pyx":415
  *             wide = PyFloat_AS_DOUBLE(item)
  *         elif PyLong_CheckExact(item) or PyBool_Check(item) or type(item) in self.floats:
  *             try:             # <<<<<<<<<<<<<<
@@ -23252,17 +23367,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
       __Pyx_XGOTREF(__pyx_t_5);
       /*try:*/ {
 
-        /* "tfrecord/_kernels/encode.pyx":409
+        /* "tfrecord/_kernels/encode.pyx":416
  *         elif PyLong_CheckExact(item) or PyBool_Check(item) or type(item) in self.floats:
  *             try:
  *                 wide = PyFloat_AsDouble(item)             # <<<<<<<<<<<<<<
  *             except OverflowError:
  *                 return 0
 */
-        __pyx_t_6 = PyFloat_AsDouble(__pyx_v_item); if (unlikely(__pyx_t_6 == ((double)-1.0) && PyErr_Occurred())) __PYX_ERR(0, 409, __pyx_L7_error)
+        __pyx_t_6 = PyFloat_AsDouble(__pyx_v_item); if (unlikely(__pyx_t_6 == ((double)-1.0) && PyErr_Occurred())) __PYX_ERR(0, 416, __pyx_L7_error)
         __pyx_v_wide = __pyx_t_6;
 
-        /* "tfrecord/_kernels/encode.pyx":408
+        /* "tfrecord/_kernels/encode.pyx":415
  *             wide = PyFloat_AS_DOUBLE(item)
  *         elif PyLong_CheckExact(item) or PyBool_Check(item) or type(item) in self.floats:
  *             try:             # <<<<<<<<<<<<<<
@@ -23276,7 +23391,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
       goto __pyx_L12_try_end;
       __pyx_L7_error:;
 
-      /* "tfrecord/_kernels/encode.pyx":410
+      /* "tfrecord/_kernels/encode.pyx":417
  *             try:
  *                 wide = PyFloat_AsDouble(item)
  *             except OverflowError:             # <<<<<<<<<<<<<<
@@ -23287,7 +23402,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
       if (__pyx_t_7) {
         __Pyx_ErrRestore(0,0,0);
 
-        /* "tfrecord/_kernels/encode.pyx":411
+        /* "tfrecord/_kernels/encode.pyx":418
  *                 wide = PyFloat_AsDouble(item)
  *             except OverflowError:
  *                 return 0             # <<<<<<<<<<<<<<
@@ -23302,7 +23417,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
       }
       goto __pyx_L9_except_error;
 
-      /* "tfrecord/_kernels/encode.pyx":408
+      /* "tfrecord/_kernels/encode.pyx":415
  *             wide = PyFloat_AS_DOUBLE(item)
  *         elif PyLong_CheckExact(item) or PyBool_Check(item) or type(item) in self.floats:
  *             try:             # <<<<<<<<<<<<<<
@@ -23324,7 +23439,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
       __pyx_L12_try_end:;
     }
 
-    /* "tfrecord/_kernels/encode.pyx":407
+    /* "tfrecord/_kernels/encode.pyx":414
  *         if PyFloat_CheckExact(item):
  *             wide = PyFloat_AS_DOUBLE(item)
  *         elif PyLong_CheckExact(item) or PyBool_Check(item) or type(item) in self.floats:             # <<<<<<<<<<<<<<
@@ -23334,7 +23449,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
     goto __pyx_L3;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":413
+  /* "tfrecord/_kernels/encode.pyx":420
  *                 return 0
  *         else:
  *             return 0             # <<<<<<<<<<<<<<
@@ -23350,7 +23465,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
   }
   __pyx_L3:;
 
-  /* "tfrecord/_kernels/encode.pyx":414
+  /* "tfrecord/_kernels/encode.pyx":421
  *         else:
  *             return 0
  *         number[0] = <float>wide             # <<<<<<<<<<<<<<
@@ -23359,7 +23474,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
 */
   (__pyx_v_number[0]) = ((float)__pyx_v_wide);
 
-  /* "tfrecord/_kernels/encode.pyx":415
+  /* "tfrecord/_kernels/encode.pyx":422
  *             return 0
  *         number[0] = <float>wide
  *         return not (isinf(number[0]) and not isinf(wide))             # <<<<<<<<<<<<<<
@@ -23389,7 +23504,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
 
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":403
+  /* "tfrecord/_kernels/encode.pyx":410
  *         return overflow == 0
  * 
  *     cdef int float_of(self, object item, float *number) except -1:             # <<<<<<<<<<<<<<
@@ -23408,7 +23523,110 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of(struct _
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":418
+/* "tfrecord/_kernels/encode.pyx":425
+ * 
+ * 
+ * cdef inline object item_of(object values, Py_ssize_t i):             # <<<<<<<<<<<<<<
+ *     """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+ *     if i >= PySequence_Fast_GET_SIZE(values):
+*/
+
+static CYTHON_INLINE PyObject *__pyx_f_8tfrecord_8_kernels_6encode_item_of(PyObject *__pyx_v_values, Py_ssize_t __pyx_v_i) {
+  PyObject *__pyx_r = NULL;
+  __Pyx_RefNannyDeclarations
+  int __pyx_t_1;
+  PyObject *__pyx_t_2 = NULL;
+  PyObject *__pyx_t_3 = NULL;
+  size_t __pyx_t_4;
+  PyObject *__pyx_t_5;
+  int __pyx_lineno = 0;
+  const char *__pyx_filename = NULL;
+  int __pyx_clineno = 0;
+  __Pyx_RefNannySetupContext("item_of", 0);
+
+  /* "tfrecord/_kernels/encode.pyx":427
+ * cdef inline object item_of(object values, Py_ssize_t i):
+ *     """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+ *     if i >= PySequence_Fast_GET_SIZE(values):             # <<<<<<<<<<<<<<
+ *         raise RuntimeError(CHANGED)
+ *     return <object>PySequence_Fast_GET_ITEM(values, i)
+*/
+  __pyx_t_1 = (__pyx_v_i >= PySequence_Fast_GET_SIZE(__pyx_v_values));
+
+  if (unlikely(__pyx_t_1)) {
+
+
+    /* "tfrecord/_kernels/encode.pyx":428
+ *     """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+ *     if i >= PySequence_Fast_GET_SIZE(values):
+ *         raise RuntimeError(CHANGED)             # <<<<<<<<<<<<<<
+ *     return <object>PySequence_Fast_GET_ITEM(values, i)
+ * 
+*/
+    __pyx_t_3 = NULL;
+    __pyx_t_4 = 1;
+    {
+      PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_v_8tfrecord_8_kernels_6encode_CHANGED};
+      __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+      __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 428, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_2);
+    }
+    __Pyx_Raise(__pyx_t_2, 0, 0, 0);
+    __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+    __PYX_ERR(0, 428, __pyx_L1_error)
+
+    /* "tfrecord/_kernels/encode.pyx":427
+ * cdef inline object item_of(object values, Py_ssize_t i):
+ *     """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+ *     if i >= PySequence_Fast_GET_SIZE(values):             # <<<<<<<<<<<<<<
+ *         raise RuntimeError(CHANGED)
+ *     return <object>PySequence_Fast_GET_ITEM(values, i)
+*/
+  }
+
+  /* "tfrecord/_kernels/encode.pyx":429
+ *     if i >= PySequence_Fast_GET_SIZE(values):
+ *         raise RuntimeError(CHANGED)
+ *     return <object>PySequence_Fast_GET_ITEM(values, i)             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  __pyx_t_5 = PySequence_Fast_GET_ITEM(__pyx_v_values, __pyx_v_i);
+
+  {
+    PyObject *__pyx_temp;
+    {
+      __pyx_temp = __pyx_r;
+      __Pyx_INCREF(((PyObject *)__pyx_t_5));
+      __pyx_r = ((PyObject *)__pyx_t_5);
+    }
+    __Pyx_XDECREF(__pyx_temp);
+  }
+
+  goto __pyx_L0;
+
+  /* "tfrecord/_kernels/encode.pyx":425
+ * 
+ * 
+ * cdef inline object item_of(object values, Py_ssize_t i):             # <<<<<<<<<<<<<<
+ *     """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+ *     if i >= PySequence_Fast_GET_SIZE(values):
+*/
+
+  /* function exit code */
+  __pyx_L1_error:;
+  __Pyx_XDECREF(__pyx_t_2);
+  __Pyx_XDECREF(__pyx_t_3);
+  __Pyx_AddTraceback("tfrecord._kernels.encode.item_of", __pyx_clineno, __pyx_lineno, __pyx_filename);
+  __pyx_r = 0;
+  __pyx_L0:;
+  __Pyx_XGIVEREF(__pyx_r);
+  __Pyx_RefNannyFinishContext();
+  return __pyx_r;
+}
+
+/* "tfrecord/_kernels/encode.pyx":432
  * 
  * 
  * cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1:             # <<<<<<<<<<<<<<
@@ -23430,7 +23648,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("string_of", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":419
+  /* "tfrecord/_kernels/encode.pyx":433
  * 
  * cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1:
  *     if PyBytes_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23442,7 +23660,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":420
+    /* "tfrecord/_kernels/encode.pyx":434
  * cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1:
  *     if PyBytes_CheckExact(item):
  *         data[0] = PyBytes_AS_STRING(item)             # <<<<<<<<<<<<<<
@@ -23451,7 +23669,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
 */
     (__pyx_v_data[0]) = PyBytes_AS_STRING(__pyx_v_item);
 
-    /* "tfrecord/_kernels/encode.pyx":421
+    /* "tfrecord/_kernels/encode.pyx":435
  *     if PyBytes_CheckExact(item):
  *         data[0] = PyBytes_AS_STRING(item)
  *         length[0] = PyBytes_GET_SIZE(item)             # <<<<<<<<<<<<<<
@@ -23460,7 +23678,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
 */
     (__pyx_v_length[0]) = PyBytes_GET_SIZE(__pyx_v_item);
 
-    /* "tfrecord/_kernels/encode.pyx":422
+    /* "tfrecord/_kernels/encode.pyx":436
  *         data[0] = PyBytes_AS_STRING(item)
  *         length[0] = PyBytes_GET_SIZE(item)
  *         return 1             # <<<<<<<<<<<<<<
@@ -23473,7 +23691,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":419
+    /* "tfrecord/_kernels/encode.pyx":433
  * 
  * cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1:
  *     if PyBytes_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23482,7 +23700,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":423
+  /* "tfrecord/_kernels/encode.pyx":437
  *         length[0] = PyBytes_GET_SIZE(item)
  *         return 1
  *     if PyUnicode_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23494,7 +23712,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":424
+    /* "tfrecord/_kernels/encode.pyx":438
  *         return 1
  *     if PyUnicode_CheckExact(item):
  *         try:             # <<<<<<<<<<<<<<
@@ -23510,18 +23728,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
       __Pyx_XGOTREF(__pyx_t_4);
       /*try:*/ {
 
-        /* "tfrecord/_kernels/encode.pyx":425
+        /* "tfrecord/_kernels/encode.pyx":439
  *     if PyUnicode_CheckExact(item):
  *         try:
  *             data[0] = PyUnicode_AsUTF8AndSize(item, length)             # <<<<<<<<<<<<<<
  *         except UnicodeEncodeError:
  *             return 0
 */
-        __pyx_t_5 = PyUnicode_AsUTF8AndSize(__pyx_v_item, __pyx_v_length); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 425, __pyx_L5_error)
+        __pyx_t_5 = PyUnicode_AsUTF8AndSize(__pyx_v_item, __pyx_v_length); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 439, __pyx_L5_error)
         (__pyx_v_data[0]) = __pyx_t_5;
 
 
-        /* "tfrecord/_kernels/encode.pyx":424
+        /* "tfrecord/_kernels/encode.pyx":438
  *         return 1
  *     if PyUnicode_CheckExact(item):
  *         try:             # <<<<<<<<<<<<<<
@@ -23535,7 +23753,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
       goto __pyx_L10_try_end;
       __pyx_L5_error:;
 
-      /* "tfrecord/_kernels/encode.pyx":426
+      /* "tfrecord/_kernels/encode.pyx":440
  *         try:
  *             data[0] = PyUnicode_AsUTF8AndSize(item, length)
  *         except UnicodeEncodeError:             # <<<<<<<<<<<<<<
@@ -23546,7 +23764,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
       if (__pyx_t_6) {
         __Pyx_ErrRestore(0,0,0);
 
-        /* "tfrecord/_kernels/encode.pyx":427
+        /* "tfrecord/_kernels/encode.pyx":441
  *             data[0] = PyUnicode_AsUTF8AndSize(item, length)
  *         except UnicodeEncodeError:
  *             return 0             # <<<<<<<<<<<<<<
@@ -23561,7 +23779,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
       }
       goto __pyx_L7_except_error;
 
-      /* "tfrecord/_kernels/encode.pyx":424
+      /* "tfrecord/_kernels/encode.pyx":438
  *         return 1
  *     if PyUnicode_CheckExact(item):
  *         try:             # <<<<<<<<<<<<<<
@@ -23583,7 +23801,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
       __pyx_L10_try_end:;
     }
 
-    /* "tfrecord/_kernels/encode.pyx":428
+    /* "tfrecord/_kernels/encode.pyx":442
  *         except UnicodeEncodeError:
  *             return 0
  *         return 1             # <<<<<<<<<<<<<<
@@ -23596,7 +23814,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
     }
     goto __pyx_L0;
 
-    /* "tfrecord/_kernels/encode.pyx":423
+    /* "tfrecord/_kernels/encode.pyx":437
  *         length[0] = PyBytes_GET_SIZE(item)
  *         return 1
  *     if PyUnicode_CheckExact(item):             # <<<<<<<<<<<<<<
@@ -23605,7 +23823,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":429
+  /* "tfrecord/_kernels/encode.pyx":443
  *             return 0
  *         return 1
  *     return 0             # <<<<<<<<<<<<<<
@@ -23618,7 +23836,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":418
+  /* "tfrecord/_kernels/encode.pyx":432
  * 
  * 
  * cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1:             # <<<<<<<<<<<<<<
@@ -23636,7 +23854,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_string_of(PyObject *__pyx_v_item,
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":447
+/* "tfrecord/_kernels/encode.pyx":461
  *     cdef list tables
  * 
  *     def __cinit__(self, list columns, Py_ssize_t num_rows, Py_ssize_t num_context, bint sequence, uint64_t limit):             # <<<<<<<<<<<<<<
@@ -23686,60 +23904,60 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_columns,&__pyx_mstate_global->__pyx_n_u_num_rows,&__pyx_mstate_global->__pyx_n_u_num_context,&__pyx_mstate_global->__pyx_n_u_sequence,&__pyx_mstate_global->__pyx_n_u_limit,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 447, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 461, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  5:
         values[4] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 447, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 461, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 447, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 461, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 447, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 461, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 447, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 461, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 447, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 461, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 447, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 461, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 5; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 5, 5, i); __PYX_ERR(0, 447, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 5, 5, i); __PYX_ERR(0, 461, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 5)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 447, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 461, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 447, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 461, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 447, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 461, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 447, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 461, __pyx_L3_error)
       values[4] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 447, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 461, __pyx_L3_error)
     }
     __pyx_v_columns = ((PyObject*)values[0]);
-    __pyx_v_num_rows = __Pyx_PyIndex_AsSsize_t(values[1]); if (unlikely((__pyx_v_num_rows == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 447, __pyx_L3_error)
-    __pyx_v_num_context = __Pyx_PyIndex_AsSsize_t(values[2]); if (unlikely((__pyx_v_num_context == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 447, __pyx_L3_error)
-    __pyx_v_sequence = __Pyx_PyObject_IsTrue(values[3]); if (unlikely((__pyx_v_sequence == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 447, __pyx_L3_error)
-    __pyx_v_limit = __Pyx_PyLong_As_uint64_t(values[4]); if (unlikely((__pyx_v_limit == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 447, __pyx_L3_error)
+    __pyx_v_num_rows = __Pyx_PyIndex_AsSsize_t(values[1]); if (unlikely((__pyx_v_num_rows == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 461, __pyx_L3_error)
+    __pyx_v_num_context = __Pyx_PyIndex_AsSsize_t(values[2]); if (unlikely((__pyx_v_num_context == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 461, __pyx_L3_error)
+    __pyx_v_sequence = __Pyx_PyObject_IsTrue(values[3]); if (unlikely((__pyx_v_sequence == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 461, __pyx_L3_error)
+    __pyx_v_limit = __Pyx_PyLong_As_uint64_t(values[4]); if (unlikely((__pyx_v_limit == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 461, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 5, 5, __pyx_nargs); __PYX_ERR(0, 447, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 5, 5, __pyx_nargs); __PYX_ERR(0, 461, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -23750,7 +23968,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return -1;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_columns), (&PyList_Type), 1, "columns", 1))) __PYX_ERR(0, 447, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_columns), (&PyList_Type), 1, "columns", 1))) __PYX_ERR(0, 461, __pyx_L1_error)
   __pyx_r = __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(((struct __pyx_obj_8tfrecord_8_kernels_6encode_RowEncoder *)__pyx_v_self), __pyx_v_columns, __pyx_v_num_rows, __pyx_v_num_context, __pyx_v_sequence, __pyx_v_limit);
 
   /* function exit code */
@@ -23795,35 +24013,35 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("__cinit__", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":449
+  /* "tfrecord/_kernels/encode.pyx":463
  *     def __cinit__(self, list columns, Py_ssize_t num_rows, Py_ssize_t num_context, bint sequence, uint64_t limit):
  *         cdef Py_ssize_t i
  *         self.views = []             # <<<<<<<<<<<<<<
  *         self.tables = []
  *         self.rows.num_rows = num_rows
 */
-  __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 449, __pyx_L1_error)
+  __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 463, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_GIVEREF(__pyx_t_1);
   __Pyx_GOTREF(__pyx_v_self->views);
   __Pyx_DECREF_SET(__pyx_v_self->views, ((PyObject*)__pyx_t_1));
   __pyx_t_1 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":450
+  /* "tfrecord/_kernels/encode.pyx":464
  *         cdef Py_ssize_t i
  *         self.views = []
  *         self.tables = []             # <<<<<<<<<<<<<<
  *         self.rows.num_rows = num_rows
  *         self.rows.num_context = num_context
 */
-  __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 450, __pyx_L1_error)
+  __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 464, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_GIVEREF(__pyx_t_1);
   __Pyx_GOTREF(__pyx_v_self->tables);
   __Pyx_DECREF_SET(__pyx_v_self->tables, ((PyObject*)__pyx_t_1));
   __pyx_t_1 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":451
+  /* "tfrecord/_kernels/encode.pyx":465
  *         self.views = []
  *         self.tables = []
  *         self.rows.num_rows = num_rows             # <<<<<<<<<<<<<<
@@ -23832,7 +24050,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
   __pyx_v_self->rows.num_rows = __pyx_v_num_rows;
 
-  /* "tfrecord/_kernels/encode.pyx":452
+  /* "tfrecord/_kernels/encode.pyx":466
  *         self.tables = []
  *         self.rows.num_rows = num_rows
  *         self.rows.num_context = num_context             # <<<<<<<<<<<<<<
@@ -23841,7 +24059,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
   __pyx_v_self->rows.num_context = __pyx_v_num_context;
 
-  /* "tfrecord/_kernels/encode.pyx":453
+  /* "tfrecord/_kernels/encode.pyx":467
  *         self.rows.num_rows = num_rows
  *         self.rows.num_context = num_context
  *         self.rows.num_sequences = len(columns) - num_context if sequence else -1             # <<<<<<<<<<<<<<
@@ -23851,9 +24069,9 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   if (__pyx_v_sequence) {
     if (unlikely(__pyx_v_columns == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-      __PYX_ERR(0, 453, __pyx_L1_error)
+      __PYX_ERR(0, 467, __pyx_L1_error)
     }
-    __pyx_t_3 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_3 == ((Py_ssize_t)-1))) __PYX_ERR(0, 453, __pyx_L1_error)
+    __pyx_t_3 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_3 == ((Py_ssize_t)-1))) __PYX_ERR(0, 467, __pyx_L1_error)
 
     __pyx_t_2 = (__pyx_t_3 - __pyx_v_num_context);
 
@@ -23863,7 +24081,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   }
   __pyx_v_self->rows.num_sequences = __pyx_t_2;
 
-  /* "tfrecord/_kernels/encode.pyx":454
+  /* "tfrecord/_kernels/encode.pyx":468
  *         self.rows.num_context = num_context
  *         self.rows.num_sequences = len(columns) - num_context if sequence else -1
  *         self.rows.limit = limit             # <<<<<<<<<<<<<<
@@ -23872,7 +24090,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
   __pyx_v_self->rows.limit = __pyx_v_limit;
 
-  /* "tfrecord/_kernels/encode.pyx":455
+  /* "tfrecord/_kernels/encode.pyx":469
  *         self.rows.num_sequences = len(columns) - num_context if sequence else -1
  *         self.rows.limit = limit
  *         if num_rows < 0 or not 0 <= num_context <= len(columns) or (not sequence and num_context != len(columns)):             # <<<<<<<<<<<<<<
@@ -23893,9 +24111,9 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   if (__pyx_t_5) {
     if (unlikely(__pyx_v_columns == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-      __PYX_ERR(0, 455, __pyx_L1_error)
+      __PYX_ERR(0, 469, __pyx_L1_error)
     }
-    __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 455, __pyx_L1_error)
+    __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 469, __pyx_L1_error)
     __pyx_t_5 = (__pyx_v_num_context <= __pyx_t_2);
 
   }
@@ -23922,9 +24140,9 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   }
   if (unlikely(__pyx_v_columns == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 455, __pyx_L1_error)
+    __PYX_ERR(0, 469, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 455, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 469, __pyx_L1_error)
   __pyx_t_6 = (__pyx_v_num_context != __pyx_t_2);
 
 
@@ -23935,7 +24153,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   if (unlikely(__pyx_t_4)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":456
+    /* "tfrecord/_kernels/encode.pyx":470
  *         self.rows.limit = limit
  *         if num_rows < 0 or not 0 <= num_context <= len(columns) or (not sequence and num_context != len(columns)):
  *             raise ValueError("the counts of rows and columns do not fit")             # <<<<<<<<<<<<<<
@@ -23948,14 +24166,14 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
       PyObject *__pyx_callargs[2] = {__pyx_t_7, __pyx_mstate_global->__pyx_kp_u_the_counts_of_rows_and_columns_d};
       __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_8, (2-__pyx_t_8) | (__pyx_t_8*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
-      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 456, __pyx_L1_error)
+      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 470, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_1);
     }
     __Pyx_Raise(__pyx_t_1, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-    __PYX_ERR(0, 456, __pyx_L1_error)
+    __PYX_ERR(0, 470, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":455
+    /* "tfrecord/_kernels/encode.pyx":469
  *         self.rows.num_sequences = len(columns) - num_context if sequence else -1
  *         self.rows.limit = limit
  *         if num_rows < 0 or not 0 <= num_context <= len(columns) or (not sequence and num_context != len(columns)):             # <<<<<<<<<<<<<<
@@ -23964,7 +24182,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":457
+  /* "tfrecord/_kernels/encode.pyx":471
  *         if num_rows < 0 or not 0 <= num_context <= len(columns) or (not sequence and num_context != len(columns)):
  *             raise ValueError("the counts of rows and columns do not fit")
  *         self.columns = <column_t *>PyMem_Calloc(max(len(columns), 1), sizeof(column_t))             # <<<<<<<<<<<<<<
@@ -23975,9 +24193,9 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   __pyx_t_9 = 1;
   if (unlikely(__pyx_v_columns == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 457, __pyx_L1_error)
+    __PYX_ERR(0, 471, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 457, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 471, __pyx_L1_error)
   __pyx_t_4 = (__pyx_t_9 > __pyx_t_2);
 
   if (__pyx_t_4) {
@@ -23992,7 +24210,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   __pyx_v_self->columns = ((column_t *)PyMem_Calloc(__pyx_t_3, (sizeof(column_t))));
 
 
-  /* "tfrecord/_kernels/encode.pyx":458
+  /* "tfrecord/_kernels/encode.pyx":472
  *             raise ValueError("the counts of rows and columns do not fit")
  *         self.columns = <column_t *>PyMem_Calloc(max(len(columns), 1), sizeof(column_t))
  *         self.rows.sections = <uint64_t *>PyMem_Calloc(max(2 * num_rows, 1), sizeof(uint64_t))             # <<<<<<<<<<<<<<
@@ -24016,7 +24234,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   __pyx_v_self->rows.sections = ((uint64_t *)PyMem_Calloc(__pyx_t_2, (sizeof(uint64_t))));
 
 
-  /* "tfrecord/_kernels/encode.pyx":459
+  /* "tfrecord/_kernels/encode.pyx":473
  *         self.columns = <column_t *>PyMem_Calloc(max(len(columns), 1), sizeof(column_t))
  *         self.rows.sections = <uint64_t *>PyMem_Calloc(max(2 * num_rows, 1), sizeof(uint64_t))
  *         if self.columns == NULL or self.rows.sections == NULL:             # <<<<<<<<<<<<<<
@@ -24042,16 +24260,16 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   if (unlikely(__pyx_t_4)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":460
+    /* "tfrecord/_kernels/encode.pyx":474
  *         self.rows.sections = <uint64_t *>PyMem_Calloc(max(2 * num_rows, 1), sizeof(uint64_t))
  *         if self.columns == NULL or self.rows.sections == NULL:
  *             raise MemoryError()             # <<<<<<<<<<<<<<
  *         self.rows.columns = self.columns
  *         for i in range(len(columns)):
 */
-    PyErr_NoMemory(); __PYX_ERR(0, 460, __pyx_L1_error)
+    PyErr_NoMemory(); __PYX_ERR(0, 474, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":459
+    /* "tfrecord/_kernels/encode.pyx":473
  *         self.columns = <column_t *>PyMem_Calloc(max(len(columns), 1), sizeof(column_t))
  *         self.rows.sections = <uint64_t *>PyMem_Calloc(max(2 * num_rows, 1), sizeof(uint64_t))
  *         if self.columns == NULL or self.rows.sections == NULL:             # <<<<<<<<<<<<<<
@@ -24060,7 +24278,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":461
+  /* "tfrecord/_kernels/encode.pyx":475
  *         if self.columns == NULL or self.rows.sections == NULL:
  *             raise MemoryError()
  *         self.rows.columns = self.columns             # <<<<<<<<<<<<<<
@@ -24071,7 +24289,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 
   __pyx_v_self->rows.columns = __pyx_t_10;
 
-  /* "tfrecord/_kernels/encode.pyx":462
+  /* "tfrecord/_kernels/encode.pyx":476
  *             raise MemoryError()
  *         self.rows.columns = self.columns
  *         for i in range(len(columns)):             # <<<<<<<<<<<<<<
@@ -24080,15 +24298,15 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
   if (unlikely(__pyx_v_columns == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 462, __pyx_L1_error)
+    __PYX_ERR(0, 476, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 462, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_columns); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 476, __pyx_L1_error)
   __pyx_t_3 = __pyx_t_2;
 
   for (__pyx_t_11 = 0; __pyx_t_11 < __pyx_t_3; __pyx_t_11+=1) {
     __pyx_v_i = __pyx_t_11;
 
-    /* "tfrecord/_kernels/encode.pyx":463
+    /* "tfrecord/_kernels/encode.pyx":477
  *         self.rows.columns = self.columns
  *         for i in range(len(columns)):
  *             self.take(self.columns + i, columns[i])             # <<<<<<<<<<<<<<
@@ -24097,18 +24315,18 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
 */
     if (unlikely(__pyx_v_columns == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-      __PYX_ERR(0, 463, __pyx_L1_error)
+      __PYX_ERR(0, 477, __pyx_L1_error)
     }
     __pyx_t_1 = __Pyx_PyList_GET_ITEM(__pyx_v_columns, __pyx_v_i);
     __Pyx_INCREF(__pyx_t_1);
-    __pyx_t_12 = __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(__pyx_v_self, (__pyx_v_self->columns + __pyx_v_i), __pyx_t_1); if (unlikely(__pyx_t_12 == ((int)-1))) __PYX_ERR(0, 463, __pyx_L1_error)
+    __pyx_t_12 = __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(__pyx_v_self, (__pyx_v_self->columns + __pyx_v_i), __pyx_t_1); if (unlikely(__pyx_t_12 == ((int)-1))) __PYX_ERR(0, 477, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
 
   }
 
 
 
-  /* "tfrecord/_kernels/encode.pyx":447
+  /* "tfrecord/_kernels/encode.pyx":461
  *     cdef list tables
  * 
  *     def __cinit__(self, list columns, Py_ssize_t num_rows, Py_ssize_t num_context, bint sequence, uint64_t limit):             # <<<<<<<<<<<<<<
@@ -24131,7 +24349,7 @@ static int __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder___cinit__(struct __
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":465
+/* "tfrecord/_kernels/encode.pyx":479
  *             self.take(self.columns + i, columns[i])
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -24154,7 +24372,7 @@ static void __pyx_pw_8tfrecord_8_kernels_6encode_10RowEncoder_3__dealloc__(PyObj
 
 static void __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_2__dealloc__(struct __pyx_obj_8tfrecord_8_kernels_6encode_RowEncoder *__pyx_v_self) {
 
-  /* "tfrecord/_kernels/encode.pyx":466
+  /* "tfrecord/_kernels/encode.pyx":480
  * 
  *     def __dealloc__(self):
  *         PyMem_Free(self.columns)             # <<<<<<<<<<<<<<
@@ -24163,7 +24381,7 @@ static void __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_2__dealloc__(struc
 */
   PyMem_Free(__pyx_v_self->columns);
 
-  /* "tfrecord/_kernels/encode.pyx":467
+  /* "tfrecord/_kernels/encode.pyx":481
  *     def __dealloc__(self):
  *         PyMem_Free(self.columns)
  *         PyMem_Free(self.rows.sections)             # <<<<<<<<<<<<<<
@@ -24172,7 +24390,7 @@ static void __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_2__dealloc__(struc
 */
   PyMem_Free(__pyx_v_self->rows.sections);
 
-  /* "tfrecord/_kernels/encode.pyx":465
+  /* "tfrecord/_kernels/encode.pyx":479
  *             self.take(self.columns + i, columns[i])
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -24184,7 +24402,7 @@ static void __pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_2__dealloc__(struc
 
 }
 
-/* "tfrecord/_kernels/encode.pyx":469
+/* "tfrecord/_kernels/encode.pyx":483
  *         PyMem_Free(self.rows.sections)
  * 
  *     cdef int take(self, column_t *c, object column) except -1:             # <<<<<<<<<<<<<<
@@ -24239,7 +24457,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("take", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":471
+  /* "tfrecord/_kernels/encode.pyx":485
  *     cdef int take(self, column_t *c, object column) except -1:
  *         """Check what a column promises, and keep its arrays."""
  *         key, kind, present, steps, splits, width, values, offsets, lengths, ids, buffers = column             # <<<<<<<<<<<<<<
@@ -24252,7 +24470,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     if (unlikely(size != 11)) {
       if (size > 11) __Pyx_RaiseTooManyValuesError(11);
       else if (size >= 0) __Pyx_RaiseNeedMoreValuesError(size);
-      __PYX_ERR(0, 471, __pyx_L1_error)
+      __PYX_ERR(0, 485, __pyx_L1_error)
     }
     #if CYTHON_ASSUME_SAFE_MACROS && !CYTHON_AVOID_BORROWED_REFS
     if (likely(PyTuple_CheckExact(sequence))) {
@@ -24280,37 +24498,37 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
       __Pyx_INCREF(__pyx_t_11);
     } else {
       __pyx_t_1 = __Pyx_PyList_GET_ITEM_REF(sequence, 0, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_1);
       __pyx_t_2 = __Pyx_PyList_GET_ITEM_REF(sequence, 1, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_2);
       __pyx_t_3 = __Pyx_PyList_GET_ITEM_REF(sequence, 2, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_3);
       __pyx_t_4 = __Pyx_PyList_GET_ITEM_REF(sequence, 3, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_4);
       __pyx_t_5 = __Pyx_PyList_GET_ITEM_REF(sequence, 4, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_5);
       __pyx_t_6 = __Pyx_PyList_GET_ITEM_REF(sequence, 5, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_6);
       __pyx_t_7 = __Pyx_PyList_GET_ITEM_REF(sequence, 6, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_7);
       __pyx_t_8 = __Pyx_PyList_GET_ITEM_REF(sequence, 7, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_8);
       __pyx_t_9 = __Pyx_PyList_GET_ITEM_REF(sequence, 8, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_9);
       __pyx_t_10 = __Pyx_PyList_GET_ITEM_REF(sequence, 9, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_10);
       __pyx_t_11 = __Pyx_PyList_GET_ITEM_REF(sequence, 10, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 471, __pyx_L1_error)
+      if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 485, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_11);
     }
     #else
@@ -24318,7 +24536,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
       Py_ssize_t i;
       PyObject** temps[11] = {&__pyx_t_1,&__pyx_t_2,&__pyx_t_3,&__pyx_t_4,&__pyx_t_5,&__pyx_t_6,&__pyx_t_7,&__pyx_t_8,&__pyx_t_9,&__pyx_t_10,&__pyx_t_11};
       for (i=0; i < 11; i++) {
-        PyObject* item = __Pyx_PySequence_ITEM(sequence, i); if (unlikely(!item)) __PYX_ERR(0, 471, __pyx_L1_error)
+        PyObject* item = __Pyx_PySequence_ITEM(sequence, i); if (unlikely(!item)) __PYX_ERR(0, 485, __pyx_L1_error)
         __Pyx_GOTREF(item);
         *(temps[i]) = item;
       }
@@ -24327,7 +24545,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   } else {
     Py_ssize_t index = -1;
     PyObject** temps[11] = {&__pyx_t_1,&__pyx_t_2,&__pyx_t_3,&__pyx_t_4,&__pyx_t_5,&__pyx_t_6,&__pyx_t_7,&__pyx_t_8,&__pyx_t_9,&__pyx_t_10,&__pyx_t_11};
-    __pyx_t_12 = PyObject_GetIter(__pyx_v_column); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 471, __pyx_L1_error)
+    __pyx_t_12 = PyObject_GetIter(__pyx_v_column); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 485, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_12);
     __pyx_t_13 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_12);
     for (index=0; index < 11; index++) {
@@ -24335,7 +24553,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
       __Pyx_GOTREF(item);
       *(temps[index]) = item;
     }
-    if (__Pyx_IternextUnpackEndCheck(__pyx_t_13(__pyx_t_12), 11) < (0)) __PYX_ERR(0, 471, __pyx_L1_error)
+    if (__Pyx_IternextUnpackEndCheck(__pyx_t_13(__pyx_t_12), 11) < (0)) __PYX_ERR(0, 485, __pyx_L1_error)
     __pyx_t_13 = NULL;
     __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
     goto __pyx_L4_unpacking_done;
@@ -24343,7 +24561,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
     __pyx_t_13 = NULL;
     if (__Pyx_IterFinish() == 0) __Pyx_RaiseNeedMoreValuesError(index);
-    __PYX_ERR(0, 471, __pyx_L1_error)
+    __PYX_ERR(0, 485, __pyx_L1_error)
     __pyx_L4_unpacking_done:;
   }
   __pyx_v_key = __pyx_t_1;
@@ -24369,7 +24587,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   __pyx_v_buffers = __pyx_t_11;
   __pyx_t_11 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":472
+  /* "tfrecord/_kernels/encode.pyx":486
  *         """Check what a column promises, and keep its arrays."""
  *         key, kind, present, steps, splits, width, values, offsets, lengths, ids, buffers = column
  *         cdef uint64_t rows = self.rows.num_rows             # <<<<<<<<<<<<<<
@@ -24380,27 +24598,27 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 
   __pyx_v_rows = __pyx_t_14;
 
-  /* "tfrecord/_kernels/encode.pyx":474
+  /* "tfrecord/_kernels/encode.pyx":488
  *         cdef uint64_t rows = self.rows.num_rows
  *         cdef const int64_t[::1] longs
  *         c.key = bytes_of(self, key, &c.key_size)             # <<<<<<<<<<<<<<
  *         c.kind = kind
  *         if present is not None:
 */
-  __pyx_t_15 = __pyx_f_8tfrecord_8_kernels_6encode_bytes_of(__pyx_v_self, __pyx_v_key, (&__pyx_v_c->key_size)); if (unlikely(__pyx_t_15 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 474, __pyx_L1_error)
+  __pyx_t_15 = __pyx_f_8tfrecord_8_kernels_6encode_bytes_of(__pyx_v_self, __pyx_v_key, (&__pyx_v_c->key_size)); if (unlikely(__pyx_t_15 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 488, __pyx_L1_error)
   __pyx_v_c->key = __pyx_t_15;
 
-  /* "tfrecord/_kernels/encode.pyx":475
+  /* "tfrecord/_kernels/encode.pyx":489
  *         cdef const int64_t[::1] longs
  *         c.key = bytes_of(self, key, &c.key_size)
  *         c.kind = kind             # <<<<<<<<<<<<<<
  *         if present is not None:
  *             c.present = array_of(self, present, 1, rows)
 */
-  __pyx_t_16 = __Pyx_PyLong_As_int(__pyx_v_kind); if (unlikely((__pyx_t_16 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 475, __pyx_L1_error)
+  __pyx_t_16 = __Pyx_PyLong_As_int(__pyx_v_kind); if (unlikely((__pyx_t_16 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 489, __pyx_L1_error)
   __pyx_v_c->kind = __pyx_t_16;
 
-  /* "tfrecord/_kernels/encode.pyx":476
+  /* "tfrecord/_kernels/encode.pyx":490
  *         c.key = bytes_of(self, key, &c.key_size)
  *         c.kind = kind
  *         if present is not None:             # <<<<<<<<<<<<<<
@@ -24411,17 +24629,17 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   if (__pyx_t_17) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":477
+    /* "tfrecord/_kernels/encode.pyx":491
  *         c.kind = kind
  *         if present is not None:
  *             c.present = array_of(self, present, 1, rows)             # <<<<<<<<<<<<<<
  *         c.num_spans = rows
  *         if steps is not None:
 */
-    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_present, 1, __pyx_v_rows); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 477, __pyx_L1_error)
+    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_present, 1, __pyx_v_rows); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 491, __pyx_L1_error)
     __pyx_v_c->present = __pyx_t_18;
 
-    /* "tfrecord/_kernels/encode.pyx":476
+    /* "tfrecord/_kernels/encode.pyx":490
  *         c.key = bytes_of(self, key, &c.key_size)
  *         c.kind = kind
  *         if present is not None:             # <<<<<<<<<<<<<<
@@ -24430,7 +24648,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":478
+  /* "tfrecord/_kernels/encode.pyx":492
  *         if present is not None:
  *             c.present = array_of(self, present, 1, rows)
  *         c.num_spans = rows             # <<<<<<<<<<<<<<
@@ -24439,7 +24657,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 */
   __pyx_v_c->num_spans = __pyx_v_rows;
 
-  /* "tfrecord/_kernels/encode.pyx":479
+  /* "tfrecord/_kernels/encode.pyx":493
  *             c.present = array_of(self, present, 1, rows)
  *         c.num_spans = rows
  *         if steps is not None:             # <<<<<<<<<<<<<<
@@ -24450,30 +24668,30 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   if (__pyx_t_17) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":480
+    /* "tfrecord/_kernels/encode.pyx":494
  *         c.num_spans = rows
  *         if steps is not None:
  *             c.steps = <const int64_t *>array_of(self, steps, 8, rows + 1)             # <<<<<<<<<<<<<<
  *             longs = steps
  *             c.num_spans = max(longs[rows], 0)
 */
-    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_steps, 8, (__pyx_v_rows + 1)); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 480, __pyx_L1_error)
+    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_steps, 8, (__pyx_v_rows + 1)); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 494, __pyx_L1_error)
     __pyx_v_c->steps = ((int64_t const *)__pyx_t_18);
 
 
-    /* "tfrecord/_kernels/encode.pyx":481
+    /* "tfrecord/_kernels/encode.pyx":495
  *         if steps is not None:
  *             c.steps = <const int64_t *>array_of(self, steps, 8, rows + 1)
  *             longs = steps             # <<<<<<<<<<<<<<
  *             c.num_spans = max(longs[rows], 0)
  *         if kind == KIND_BYTES:
 */
-    __pyx_t_19 = __Pyx_PyObject_to_MemoryviewSlice_dc_nn_int64_t__const__(__pyx_v_steps, 0); if (unlikely(!__pyx_t_19.memview)) __PYX_ERR(0, 481, __pyx_L1_error)
+    __pyx_t_19 = __Pyx_PyObject_to_MemoryviewSlice_dc_nn_int64_t__const__(__pyx_v_steps, 0); if (unlikely(!__pyx_t_19.memview)) __PYX_ERR(0, 495, __pyx_L1_error)
     __pyx_v_longs = __pyx_t_19;
     __pyx_t_19.memview = NULL;
     __pyx_t_19.data = NULL;
 
-    /* "tfrecord/_kernels/encode.pyx":482
+    /* "tfrecord/_kernels/encode.pyx":496
  *             c.steps = <const int64_t *>array_of(self, steps, 8, rows + 1)
  *             longs = steps
  *             c.num_spans = max(longs[rows], 0)             # <<<<<<<<<<<<<<
@@ -24498,7 +24716,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     __pyx_v_c->num_spans = __pyx_t_22;
 
 
-    /* "tfrecord/_kernels/encode.pyx":479
+    /* "tfrecord/_kernels/encode.pyx":493
  *             c.present = array_of(self, present, 1, rows)
  *         c.num_spans = rows
  *         if steps is not None:             # <<<<<<<<<<<<<<
@@ -24507,53 +24725,53 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":483
+  /* "tfrecord/_kernels/encode.pyx":497
  *             longs = steps
  *             c.num_spans = max(longs[rows], 0)
  *         if kind == KIND_BYTES:             # <<<<<<<<<<<<<<
  *             c.num_values = len(offsets)
  *             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)
 */
-  __pyx_t_11 = __Pyx_PyLong_From___pyx_anon_enum(KIND_BYTES); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 483, __pyx_L1_error)
+  __pyx_t_11 = __Pyx_PyLong_From___pyx_anon_enum(KIND_BYTES); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 497, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_11);
-  __pyx_t_17 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_v_kind, __pyx_t_11, Py_EQ); if (unlikely((__pyx_t_17 < 0))) __PYX_ERR(0, 483, __pyx_L1_error)
+  __pyx_t_17 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_v_kind, __pyx_t_11, Py_EQ); if (unlikely((__pyx_t_17 < 0))) __PYX_ERR(0, 497, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
   if (__pyx_t_17) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":484
+    /* "tfrecord/_kernels/encode.pyx":498
  *             c.num_spans = max(longs[rows], 0)
  *         if kind == KIND_BYTES:
  *             c.num_values = len(offsets)             # <<<<<<<<<<<<<<
  *             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)
  *             c.lengths = <const int64_t *>array_of(self, lengths, 8, c.num_values)
 */
-    __pyx_t_23 = PyObject_Length(__pyx_v_offsets); if (unlikely(__pyx_t_23 == ((Py_ssize_t)-1))) __PYX_ERR(0, 484, __pyx_L1_error)
+    __pyx_t_23 = PyObject_Length(__pyx_v_offsets); if (unlikely(__pyx_t_23 == ((Py_ssize_t)-1))) __PYX_ERR(0, 498, __pyx_L1_error)
     __pyx_v_c->num_values = __pyx_t_23;
 
-    /* "tfrecord/_kernels/encode.pyx":485
+    /* "tfrecord/_kernels/encode.pyx":499
  *         if kind == KIND_BYTES:
  *             c.num_values = len(offsets)
  *             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)             # <<<<<<<<<<<<<<
  *             c.lengths = <const int64_t *>array_of(self, lengths, 8, c.num_values)
  *             if ids is not None:
 */
-    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_offsets, 8, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 485, __pyx_L1_error)
+    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_offsets, 8, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 499, __pyx_L1_error)
     __pyx_v_c->offsets = ((int64_t const *)__pyx_t_18);
 
 
-    /* "tfrecord/_kernels/encode.pyx":486
+    /* "tfrecord/_kernels/encode.pyx":500
  *             c.num_values = len(offsets)
  *             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)
  *             c.lengths = <const int64_t *>array_of(self, lengths, 8, c.num_values)             # <<<<<<<<<<<<<<
  *             if ids is not None:
  *                 c.ids = <const int32_t *>array_of(self, ids, 4, c.num_values)
 */
-    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_lengths, 8, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 486, __pyx_L1_error)
+    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_lengths, 8, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 500, __pyx_L1_error)
     __pyx_v_c->lengths = ((int64_t const *)__pyx_t_18);
 
 
-    /* "tfrecord/_kernels/encode.pyx":487
+    /* "tfrecord/_kernels/encode.pyx":501
  *             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)
  *             c.lengths = <const int64_t *>array_of(self, lengths, 8, c.num_values)
  *             if ids is not None:             # <<<<<<<<<<<<<<
@@ -24564,18 +24782,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     if (__pyx_t_17) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":488
+      /* "tfrecord/_kernels/encode.pyx":502
  *             c.lengths = <const int64_t *>array_of(self, lengths, 8, c.num_values)
  *             if ids is not None:
  *                 c.ids = <const int32_t *>array_of(self, ids, 4, c.num_values)             # <<<<<<<<<<<<<<
  *             self.take_buffers(c, buffers)
  *         else:
 */
-      __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_ids, 4, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 488, __pyx_L1_error)
+      __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_ids, 4, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 502, __pyx_L1_error)
       __pyx_v_c->ids = ((int32_t const *)__pyx_t_18);
 
 
-      /* "tfrecord/_kernels/encode.pyx":487
+      /* "tfrecord/_kernels/encode.pyx":501
  *             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)
  *             c.lengths = <const int64_t *>array_of(self, lengths, 8, c.num_values)
  *             if ids is not None:             # <<<<<<<<<<<<<<
@@ -24584,7 +24802,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 */
     }
 
-    /* "tfrecord/_kernels/encode.pyx":489
+    /* "tfrecord/_kernels/encode.pyx":503
  *             if ids is not None:
  *                 c.ids = <const int32_t *>array_of(self, ids, 4, c.num_values)
  *             self.take_buffers(c, buffers)             # <<<<<<<<<<<<<<
@@ -24593,12 +24811,12 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 */
     __pyx_t_11 = __pyx_v_buffers;
     __Pyx_INCREF(__pyx_t_11);
-    if (!(likely(PyTuple_CheckExact(__pyx_t_11))||((__pyx_t_11) == Py_None) || __Pyx_RaiseUnexpectedTypeError("tuple", __pyx_t_11))) __PYX_ERR(0, 489, __pyx_L1_error)
-    __pyx_t_16 = __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(__pyx_v_self, __pyx_v_c, ((PyObject*)__pyx_t_11)); if (unlikely(__pyx_t_16 == ((int)-1))) __PYX_ERR(0, 489, __pyx_L1_error)
+    if (!(likely(PyTuple_CheckExact(__pyx_t_11))||((__pyx_t_11) == Py_None) || __Pyx_RaiseUnexpectedTypeError("tuple", __pyx_t_11))) __PYX_ERR(0, 503, __pyx_L1_error)
+    __pyx_t_16 = __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(__pyx_v_self, __pyx_v_c, ((PyObject*)__pyx_t_11)); if (unlikely(__pyx_t_16 == ((int)-1))) __PYX_ERR(0, 503, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
 
 
-    /* "tfrecord/_kernels/encode.pyx":483
+    /* "tfrecord/_kernels/encode.pyx":497
  *             longs = steps
  *             c.num_spans = max(longs[rows], 0)
  *         if kind == KIND_BYTES:             # <<<<<<<<<<<<<<
@@ -24608,7 +24826,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     goto __pyx_L7;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":491
+  /* "tfrecord/_kernels/encode.pyx":505
  *             self.take_buffers(c, buffers)
  *         else:
  *             c.num_values = len(values)             # <<<<<<<<<<<<<<
@@ -24616,35 +24834,35 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
  *                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
 */
   /*else*/ {
-    __pyx_t_23 = PyObject_Length(__pyx_v_values); if (unlikely(__pyx_t_23 == ((Py_ssize_t)-1))) __PYX_ERR(0, 491, __pyx_L1_error)
+    __pyx_t_23 = PyObject_Length(__pyx_v_values); if (unlikely(__pyx_t_23 == ((Py_ssize_t)-1))) __PYX_ERR(0, 505, __pyx_L1_error)
     __pyx_v_c->num_values = __pyx_t_23;
 
-    /* "tfrecord/_kernels/encode.pyx":492
+    /* "tfrecord/_kernels/encode.pyx":506
  *         else:
  *             c.num_values = len(values)
  *             if kind == KIND_INT:             # <<<<<<<<<<<<<<
  *                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
  *             elif kind == KIND_FLOAT:
 */
-    __pyx_t_11 = __Pyx_PyLong_From___pyx_anon_enum(KIND_INT); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 492, __pyx_L1_error)
+    __pyx_t_11 = __Pyx_PyLong_From___pyx_anon_enum(KIND_INT); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 506, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_11);
-    __pyx_t_17 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_v_kind, __pyx_t_11, Py_EQ); if (unlikely((__pyx_t_17 < 0))) __PYX_ERR(0, 492, __pyx_L1_error)
+    __pyx_t_17 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_v_kind, __pyx_t_11, Py_EQ); if (unlikely((__pyx_t_17 < 0))) __PYX_ERR(0, 506, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
     if (__pyx_t_17) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":493
+      /* "tfrecord/_kernels/encode.pyx":507
  *             c.num_values = len(values)
  *             if kind == KIND_INT:
  *                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)             # <<<<<<<<<<<<<<
  *             elif kind == KIND_FLOAT:
  *                 c.floats = <const float *>array_of(self, values, 4, c.num_values)
 */
-      __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_values, 8, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 493, __pyx_L1_error)
+      __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_values, 8, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 507, __pyx_L1_error)
       __pyx_v_c->ints = ((int64_t const *)__pyx_t_18);
 
 
-      /* "tfrecord/_kernels/encode.pyx":492
+      /* "tfrecord/_kernels/encode.pyx":506
  *         else:
  *             c.num_values = len(values)
  *             if kind == KIND_INT:             # <<<<<<<<<<<<<<
@@ -24654,32 +24872,32 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
       goto __pyx_L9;
     }
 
-    /* "tfrecord/_kernels/encode.pyx":494
+    /* "tfrecord/_kernels/encode.pyx":508
  *             if kind == KIND_INT:
  *                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
  *             elif kind == KIND_FLOAT:             # <<<<<<<<<<<<<<
  *                 c.floats = <const float *>array_of(self, values, 4, c.num_values)
  *             else:
 */
-    __pyx_t_11 = __Pyx_PyLong_From___pyx_anon_enum(KIND_FLOAT); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 494, __pyx_L1_error)
+    __pyx_t_11 = __Pyx_PyLong_From___pyx_anon_enum(KIND_FLOAT); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 508, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_11);
-    __pyx_t_17 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_v_kind, __pyx_t_11, Py_EQ); if (unlikely((__pyx_t_17 < 0))) __PYX_ERR(0, 494, __pyx_L1_error)
+    __pyx_t_17 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_v_kind, __pyx_t_11, Py_EQ); if (unlikely((__pyx_t_17 < 0))) __PYX_ERR(0, 508, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
     if (likely(__pyx_t_17)) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":495
+      /* "tfrecord/_kernels/encode.pyx":509
  *                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
  *             elif kind == KIND_FLOAT:
  *                 c.floats = <const float *>array_of(self, values, 4, c.num_values)             # <<<<<<<<<<<<<<
  *             else:
  *                 raise ValueError("no such kind: %r" % (kind,))
 */
-      __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_values, 4, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 495, __pyx_L1_error)
+      __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_values, 4, __pyx_v_c->num_values); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 509, __pyx_L1_error)
       __pyx_v_c->floats = ((float const *)__pyx_t_18);
 
 
-      /* "tfrecord/_kernels/encode.pyx":494
+      /* "tfrecord/_kernels/encode.pyx":508
  *             if kind == KIND_INT:
  *                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
  *             elif kind == KIND_FLOAT:             # <<<<<<<<<<<<<<
@@ -24689,7 +24907,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
       goto __pyx_L9;
     }
 
-    /* "tfrecord/_kernels/encode.pyx":497
+    /* "tfrecord/_kernels/encode.pyx":511
  *                 c.floats = <const float *>array_of(self, values, 4, c.num_values)
  *             else:
  *                 raise ValueError("no such kind: %r" % (kind,))             # <<<<<<<<<<<<<<
@@ -24698,9 +24916,9 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
 */
     /*else*/ {
       __pyx_t_10 = NULL;
-      __pyx_t_9 = __Pyx_PyObject_FormatSimpleAndDecref(PyObject_Repr(__pyx_v_kind), __pyx_mstate_global->__pyx_empty_unicode); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 497, __pyx_L1_error)
+      __pyx_t_9 = __Pyx_PyObject_FormatSimpleAndDecref(PyObject_Repr(__pyx_v_kind), __pyx_mstate_global->__pyx_empty_unicode); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 511, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
-      __pyx_t_8 = __Pyx_PyUnicode_Concat(__pyx_mstate_global->__pyx_kp_u_no_such_kind, __pyx_t_9); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 497, __pyx_L1_error)
+      __pyx_t_8 = __Pyx_PyUnicode_Concat(__pyx_mstate_global->__pyx_kp_u_no_such_kind, __pyx_t_9); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 511, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_8);
       __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
       __pyx_t_24 = 1;
@@ -24709,18 +24927,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
         __pyx_t_11 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_24, (2-__pyx_t_24) | (__pyx_t_24*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_10); __pyx_t_10 = 0;
         __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-        if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 497, __pyx_L1_error)
+        if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 511, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_11);
       }
       __Pyx_Raise(__pyx_t_11, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
-      __PYX_ERR(0, 497, __pyx_L1_error)
+      __PYX_ERR(0, 511, __pyx_L1_error)
     }
     __pyx_L9:;
   }
   __pyx_L7:;
 
-  /* "tfrecord/_kernels/encode.pyx":498
+  /* "tfrecord/_kernels/encode.pyx":512
  *             else:
  *                 raise ValueError("no such kind: %r" % (kind,))
  *         if splits is not None:             # <<<<<<<<<<<<<<
@@ -24731,18 +24949,18 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   if (__pyx_t_17) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":499
+    /* "tfrecord/_kernels/encode.pyx":513
  *                 raise ValueError("no such kind: %r" % (kind,))
  *         if splits is not None:
  *             c.splits = <const int64_t *>array_of(self, splits, 8, c.num_spans + 1)             # <<<<<<<<<<<<<<
  *         else:
  *             c.width = width
 */
-    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_splits, 8, (__pyx_v_c->num_spans + 1)); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 499, __pyx_L1_error)
+    __pyx_t_18 = __pyx_f_8tfrecord_8_kernels_6encode_array_of(__pyx_v_self, __pyx_v_splits, 8, (__pyx_v_c->num_spans + 1)); if (unlikely(__pyx_t_18 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 513, __pyx_L1_error)
     __pyx_v_c->splits = ((int64_t const *)__pyx_t_18);
 
 
-    /* "tfrecord/_kernels/encode.pyx":498
+    /* "tfrecord/_kernels/encode.pyx":512
  *             else:
  *                 raise ValueError("no such kind: %r" % (kind,))
  *         if splits is not None:             # <<<<<<<<<<<<<<
@@ -24752,7 +24970,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     goto __pyx_L10;
   }
 
-  /* "tfrecord/_kernels/encode.pyx":501
+  /* "tfrecord/_kernels/encode.pyx":515
  *             c.splits = <const int64_t *>array_of(self, splits, 8, c.num_spans + 1)
  *         else:
  *             c.width = width             # <<<<<<<<<<<<<<
@@ -24760,10 +24978,10 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
  *                 raise ValueError("the column %r has too few values" % (key,))
 */
   /*else*/ {
-    __pyx_t_14 = __Pyx_PyLong_As_uint64_t(__pyx_v_width); if (unlikely((__pyx_t_14 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 501, __pyx_L1_error)
+    __pyx_t_14 = __Pyx_PyLong_As_uint64_t(__pyx_v_width); if (unlikely((__pyx_t_14 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 515, __pyx_L1_error)
     __pyx_v_c->width = __pyx_t_14;
 
-    /* "tfrecord/_kernels/encode.pyx":502
+    /* "tfrecord/_kernels/encode.pyx":516
  *         else:
  *             c.width = width
  *             if c.num_spans and c.width > c.num_values // c.num_spans:             # <<<<<<<<<<<<<<
@@ -24782,7 +25000,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     }
     if (unlikely(__pyx_v_c->num_spans == 0)) {
       PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
-      __PYX_ERR(0, 502, __pyx_L1_error)
+      __PYX_ERR(0, 516, __pyx_L1_error)
     }
     __pyx_t_25 = (__pyx_v_c->width > (__pyx_v_c->num_values / __pyx_v_c->num_spans));
 
@@ -24793,7 +25011,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
     if (unlikely(__pyx_t_17)) {
 
 
-      /* "tfrecord/_kernels/encode.pyx":503
+      /* "tfrecord/_kernels/encode.pyx":517
  *             c.width = width
  *             if c.num_spans and c.width > c.num_values // c.num_spans:
  *                 raise ValueError("the column %r has too few values" % (key,))             # <<<<<<<<<<<<<<
@@ -24801,7 +25019,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
  * 
 */
       __pyx_t_8 = NULL;
-      __pyx_t_10 = __Pyx_PyObject_FormatSimpleAndDecref(PyObject_Repr(__pyx_v_key), __pyx_mstate_global->__pyx_empty_unicode); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 503, __pyx_L1_error)
+      __pyx_t_10 = __Pyx_PyObject_FormatSimpleAndDecref(PyObject_Repr(__pyx_v_key), __pyx_mstate_global->__pyx_empty_unicode); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 517, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_10);
       __pyx_t_26[0] = __pyx_mstate_global->__pyx_kp_u_the_column;
       __pyx_t_26[1] = __pyx_t_10;
@@ -24815,7 +25033,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
       __pyx_t_16 |= __Pyx_PyUnicode_KIND_04(__pyx_t_26[1]);
       #endif
       __pyx_t_9 = __Pyx_PyUnicode_Join(__pyx_t_26, 3, __pyx_t_23, __pyx_t_16);
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 503, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 517, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
       __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
       __pyx_t_24 = 1;
@@ -24824,14 +25042,14 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
         __pyx_t_11 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_24, (2-__pyx_t_24) | (__pyx_t_24*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_8); __pyx_t_8 = 0;
         __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-        if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 503, __pyx_L1_error)
+        if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 517, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_11);
       }
       __Pyx_Raise(__pyx_t_11, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
-      __PYX_ERR(0, 503, __pyx_L1_error)
+      __PYX_ERR(0, 517, __pyx_L1_error)
 
-      /* "tfrecord/_kernels/encode.pyx":502
+      /* "tfrecord/_kernels/encode.pyx":516
  *         else:
  *             c.width = width
  *             if c.num_spans and c.width > c.num_values // c.num_spans:             # <<<<<<<<<<<<<<
@@ -24842,7 +25060,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   }
   __pyx_L10:;
 
-  /* "tfrecord/_kernels/encode.pyx":504
+  /* "tfrecord/_kernels/encode.pyx":518
  *             if c.num_spans and c.width > c.num_values // c.num_spans:
  *                 raise ValueError("the column %r has too few values" % (key,))
  *         return 0             # <<<<<<<<<<<<<<
@@ -24855,7 +25073,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":469
+  /* "tfrecord/_kernels/encode.pyx":483
  *         PyMem_Free(self.rows.sections)
  * 
  *     cdef int take(self, column_t *c, object column) except -1:             # <<<<<<<<<<<<<<
@@ -24899,7 +25117,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take(struct __pyx_ob
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":506
+/* "tfrecord/_kernels/encode.pyx":520
  *         return 0
  * 
  *     cdef int take_buffers(self, column_t *c, tuple buffers) except -1:             # <<<<<<<<<<<<<<
@@ -24932,7 +25150,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("take_buffers", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":507
+  /* "tfrecord/_kernels/encode.pyx":521
  * 
  *     cdef int take_buffers(self, column_t *c, tuple buffers) except -1:
  *         cdef uint64_t size, count = len(buffers)             # <<<<<<<<<<<<<<
@@ -24941,12 +25159,12 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
   if (unlikely(__pyx_v_buffers == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 507, __pyx_L1_error)
+    __PYX_ERR(0, 521, __pyx_L1_error)
   }
-  __pyx_t_1 = __Pyx_PyTuple_GET_SIZE(__pyx_v_buffers); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 507, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyTuple_GET_SIZE(__pyx_v_buffers); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 521, __pyx_L1_error)
   __pyx_v_count = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":508
+  /* "tfrecord/_kernels/encode.pyx":522
  *     cdef int take_buffers(self, column_t *c, tuple buffers) except -1:
  *         cdef uint64_t size, count = len(buffers)
  *         cdef bytearray places = bytearray((sizeof(uint64_t) + sizeof(void *)) * count)             # <<<<<<<<<<<<<<
@@ -24954,7 +25172,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
  *         cdef const uint8_t **data = <const uint8_t **>(sizes + count)
 */
   __pyx_t_3 = NULL;
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t((((sizeof(uint64_t)) + (sizeof(void *))) * __pyx_v_count)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 508, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t((((sizeof(uint64_t)) + (sizeof(void *))) * __pyx_v_count)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 522, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __pyx_t_5 = 1;
   {
@@ -24962,24 +25180,24 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
     __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 508, __pyx_L1_error)
+    if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 522, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
   }
   __pyx_v_places = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":509
+  /* "tfrecord/_kernels/encode.pyx":523
  *         cdef uint64_t size, count = len(buffers)
  *         cdef bytearray places = bytearray((sizeof(uint64_t) + sizeof(void *)) * count)
  *         cdef uint64_t *sizes = <uint64_t *><char *>places             # <<<<<<<<<<<<<<
  *         cdef const uint8_t **data = <const uint8_t **>(sizes + count)
  *         self.tables.append(places)
 */
-  __pyx_t_6 = __Pyx_PyObject_AsWritableString(__pyx_v_places); if (unlikely((!__pyx_t_6) && PyErr_Occurred())) __PYX_ERR(0, 509, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyObject_AsWritableString(__pyx_v_places); if (unlikely((!__pyx_t_6) && PyErr_Occurred())) __PYX_ERR(0, 523, __pyx_L1_error)
   __pyx_v_sizes = ((uint64_t *)((char *)__pyx_t_6));
 
 
-  /* "tfrecord/_kernels/encode.pyx":510
+  /* "tfrecord/_kernels/encode.pyx":524
  *         cdef bytearray places = bytearray((sizeof(uint64_t) + sizeof(void *)) * count)
  *         cdef uint64_t *sizes = <uint64_t *><char *>places
  *         cdef const uint8_t **data = <const uint8_t **>(sizes + count)             # <<<<<<<<<<<<<<
@@ -24988,7 +25206,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
   __pyx_v_data = ((uint8_t const **)(__pyx_v_sizes + __pyx_v_count));
 
-  /* "tfrecord/_kernels/encode.pyx":511
+  /* "tfrecord/_kernels/encode.pyx":525
  *         cdef uint64_t *sizes = <uint64_t *><char *>places
  *         cdef const uint8_t **data = <const uint8_t **>(sizes + count)
  *         self.tables.append(places)             # <<<<<<<<<<<<<<
@@ -24997,12 +25215,12 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
   if (unlikely(__pyx_v_self->tables == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "append");
-    __PYX_ERR(0, 511, __pyx_L1_error)
+    __PYX_ERR(0, 525, __pyx_L1_error)
   }
-  __pyx_t_7 = __Pyx_PyList_Append(__pyx_v_self->tables, __pyx_v_places); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 511, __pyx_L1_error)
+  __pyx_t_7 = __Pyx_PyList_Append(__pyx_v_self->tables, __pyx_v_places); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 525, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":512
+  /* "tfrecord/_kernels/encode.pyx":526
  *         cdef const uint8_t **data = <const uint8_t **>(sizes + count)
  *         self.tables.append(places)
  *         for i in range(count):             # <<<<<<<<<<<<<<
@@ -25016,7 +25234,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
   for (__pyx_t_10 = 0; __pyx_t_10 < __pyx_t_9; __pyx_t_10+=1) {
     __pyx_v_i = __pyx_t_10;
 
-    /* "tfrecord/_kernels/encode.pyx":513
+    /* "tfrecord/_kernels/encode.pyx":527
  *         self.tables.append(places)
  *         for i in range(count):
  *             data[i] = bytes_of(self, buffers[i], &size)             # <<<<<<<<<<<<<<
@@ -25025,16 +25243,16 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
     if (unlikely(__pyx_v_buffers == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-      __PYX_ERR(0, 513, __pyx_L1_error)
+      __PYX_ERR(0, 527, __pyx_L1_error)
     }
     __pyx_t_2 = __Pyx_PyTuple_GET_ITEM(__pyx_v_buffers, __pyx_v_i);
     __Pyx_INCREF(__pyx_t_2);
-    __pyx_t_11 = __pyx_f_8tfrecord_8_kernels_6encode_bytes_of(__pyx_v_self, __pyx_t_2, (&__pyx_v_size)); if (unlikely(__pyx_t_11 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 513, __pyx_L1_error)
+    __pyx_t_11 = __pyx_f_8tfrecord_8_kernels_6encode_bytes_of(__pyx_v_self, __pyx_t_2, (&__pyx_v_size)); if (unlikely(__pyx_t_11 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 527, __pyx_L1_error)
     (__pyx_v_data[__pyx_v_i]) = __pyx_t_11;
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
 
-    /* "tfrecord/_kernels/encode.pyx":514
+    /* "tfrecord/_kernels/encode.pyx":528
  *         for i in range(count):
  *             data[i] = bytes_of(self, buffers[i], &size)
  *             sizes[i] = size             # <<<<<<<<<<<<<<
@@ -25045,7 +25263,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
   }
 
 
-  /* "tfrecord/_kernels/encode.pyx":515
+  /* "tfrecord/_kernels/encode.pyx":529
  *             data[i] = bytes_of(self, buffers[i], &size)
  *             sizes[i] = size
  *         c.num_buffers = count             # <<<<<<<<<<<<<<
@@ -25054,7 +25272,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
   __pyx_v_c->num_buffers = __pyx_v_count;
 
-  /* "tfrecord/_kernels/encode.pyx":516
+  /* "tfrecord/_kernels/encode.pyx":530
  *             sizes[i] = size
  *         c.num_buffers = count
  *         c.buffers = data             # <<<<<<<<<<<<<<
@@ -25063,7 +25281,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
   __pyx_v_c->buffers = __pyx_v_data;
 
-  /* "tfrecord/_kernels/encode.pyx":517
+  /* "tfrecord/_kernels/encode.pyx":531
  *         c.num_buffers = count
  *         c.buffers = data
  *         c.buffer_sizes = sizes             # <<<<<<<<<<<<<<
@@ -25072,7 +25290,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
 */
   __pyx_v_c->buffer_sizes = __pyx_v_sizes;
 
-  /* "tfrecord/_kernels/encode.pyx":518
+  /* "tfrecord/_kernels/encode.pyx":532
  *         c.buffers = data
  *         c.buffer_sizes = sizes
  *         return 0             # <<<<<<<<<<<<<<
@@ -25085,7 +25303,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":506
+  /* "tfrecord/_kernels/encode.pyx":520
  *         return 0
  * 
  *     cdef int take_buffers(self, column_t *c, tuple buffers) except -1:             # <<<<<<<<<<<<<<
@@ -25112,7 +25330,7 @@ static int __pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers(struct 
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":520
+/* "tfrecord/_kernels/encode.pyx":534
  *         return 0
  * 
  *     def measure(self, uint64_t[::1] payloads):             # <<<<<<<<<<<<<<
@@ -25160,32 +25378,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_payloads,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 520, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 534, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 520, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 534, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "measure", 0) < (0)) __PYX_ERR(0, 520, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "measure", 0) < (0)) __PYX_ERR(0, 534, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("measure", 1, 1, 1, i); __PYX_ERR(0, 520, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("measure", 1, 1, 1, i); __PYX_ERR(0, 534, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 520, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 534, __pyx_L3_error)
     }
-    __pyx_v_payloads = __Pyx_PyObject_to_MemoryviewSlice_dc_nn_uint64_t(values[0], PyBUF_WRITABLE); if (unlikely(!__pyx_v_payloads.memview)) __PYX_ERR(0, 520, __pyx_L3_error)
+    __pyx_v_payloads = __Pyx_PyObject_to_MemoryviewSlice_dc_nn_uint64_t(values[0], PyBUF_WRITABLE); if (unlikely(!__pyx_v_payloads.memview)) __PYX_ERR(0, 534, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("measure", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 520, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("measure", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 534, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -25227,7 +25445,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("measure", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":525
+  /* "tfrecord/_kernels/encode.pyx":539
  *         Status: 1 row splits that are none, 2 a byte string outside its buffer, 3 a payload beyond the limit.
  *         """
  *         cdef uint64_t row = 0, column = 0             # <<<<<<<<<<<<<<
@@ -25237,7 +25455,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
   __pyx_v_row = 0;
   __pyx_v_column = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":526
+  /* "tfrecord/_kernels/encode.pyx":540
  *         """
  *         cdef uint64_t row = 0, column = 0
  *         cdef uint64_t *out = NULL             # <<<<<<<<<<<<<<
@@ -25246,7 +25464,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
 */
   __pyx_v_out = NULL;
 
-  /* "tfrecord/_kernels/encode.pyx":528
+  /* "tfrecord/_kernels/encode.pyx":542
  *         cdef uint64_t *out = NULL
  *         cdef int status
  *         if <uint64_t>payloads.shape[0] != self.rows.num_rows:             # <<<<<<<<<<<<<<
@@ -25258,7 +25476,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":529
+    /* "tfrecord/_kernels/encode.pyx":543
  *         cdef int status
  *         if <uint64_t>payloads.shape[0] != self.rows.num_rows:
  *             raise ValueError("one size a row is needed")             # <<<<<<<<<<<<<<
@@ -25271,14 +25489,14 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
       PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_mstate_global->__pyx_kp_u_one_size_a_row_is_needed};
       __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 529, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 543, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 529, __pyx_L1_error)
+    __PYX_ERR(0, 543, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":528
+    /* "tfrecord/_kernels/encode.pyx":542
  *         cdef uint64_t *out = NULL
  *         cdef int status
  *         if <uint64_t>payloads.shape[0] != self.rows.num_rows:             # <<<<<<<<<<<<<<
@@ -25287,7 +25505,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":530
+  /* "tfrecord/_kernels/encode.pyx":544
  *         if <uint64_t>payloads.shape[0] != self.rows.num_rows:
  *             raise ValueError("one size a row is needed")
  *         if payloads.shape[0]:             # <<<<<<<<<<<<<<
@@ -25299,7 +25517,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
   if (__pyx_t_1) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":531
+    /* "tfrecord/_kernels/encode.pyx":545
  *             raise ValueError("one size a row is needed")
  *         if payloads.shape[0]:
  *             out = &payloads[0]             # <<<<<<<<<<<<<<
@@ -25309,7 +25527,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
     __pyx_t_5 = 0;
     __pyx_v_out = (&(*((uint64_t *) ( /* dim=0 */ ((char *) (((uint64_t *) __pyx_v_payloads.data) + __pyx_t_5)) ))));
 
-    /* "tfrecord/_kernels/encode.pyx":530
+    /* "tfrecord/_kernels/encode.pyx":544
  *         if <uint64_t>payloads.shape[0] != self.rows.num_rows:
  *             raise ValueError("one size a row is needed")
  *         if payloads.shape[0]:             # <<<<<<<<<<<<<<
@@ -25318,7 +25536,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":532
+  /* "tfrecord/_kernels/encode.pyx":546
  *         if payloads.shape[0]:
  *             out = &payloads[0]
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -25331,7 +25549,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
       __Pyx_FastGIL_Remember();
       /*try:*/ {
 
-        /* "tfrecord/_kernels/encode.pyx":533
+        /* "tfrecord/_kernels/encode.pyx":547
  *             out = &payloads[0]
  *         with nogil:
  *             status = measure_rows(&self.rows, out, &row, &column)             # <<<<<<<<<<<<<<
@@ -25341,7 +25559,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
         __pyx_v_status = measure_rows((&__pyx_v_self->rows), __pyx_v_out, (&__pyx_v_row), (&__pyx_v_column));
       }
 
-      /* "tfrecord/_kernels/encode.pyx":532
+      /* "tfrecord/_kernels/encode.pyx":546
  *         if payloads.shape[0]:
  *             out = &payloads[0]
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -25358,27 +25576,27 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
       }
   }
 
-  /* "tfrecord/_kernels/encode.pyx":534
+  /* "tfrecord/_kernels/encode.pyx":548
  *         with nogil:
  *             status = measure_rows(&self.rows, out, &row, &column)
  *         return status, row, column             # <<<<<<<<<<<<<<
  * 
  *     def frames(self, uint64_t start, uint64_t stop, uint64_t step, uint64_t size):
 */
-  __pyx_t_2 = __Pyx_PyLong_From_int(__pyx_v_status); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 534, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From_int(__pyx_v_status); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 548, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_v_row); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 534, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_v_row); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 548, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
-  __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_column); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 534, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_column); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 548, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
-  __pyx_t_7 = PyTuple_New(3); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 534, __pyx_L1_error)
+  __pyx_t_7 = PyTuple_New(3); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 548, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_7);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 0, __pyx_t_2) != (0)) __PYX_ERR(0, 534, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 0, __pyx_t_2) != (0)) __PYX_ERR(0, 548, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_3);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 534, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 548, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_6);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 2, __pyx_t_6) != (0)) __PYX_ERR(0, 534, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 2, __pyx_t_6) != (0)) __PYX_ERR(0, 548, __pyx_L1_error);
   __pyx_t_2 = 0;
   __pyx_t_3 = 0;
   __pyx_t_6 = 0;
@@ -25393,7 +25611,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
   __pyx_t_7 = 0;
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":520
+  /* "tfrecord/_kernels/encode.pyx":534
  *         return 0
  * 
  *     def measure(self, uint64_t[::1] payloads):             # <<<<<<<<<<<<<<
@@ -25419,7 +25637,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_4measure(stru
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":536
+/* "tfrecord/_kernels/encode.pyx":550
  *         return status, row, column
  * 
  *     def frames(self, uint64_t start, uint64_t stop, uint64_t step, uint64_t size):             # <<<<<<<<<<<<<<
@@ -25470,53 +25688,53 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_start,&__pyx_mstate_global->__pyx_n_u_stop,&__pyx_mstate_global->__pyx_n_u_step,&__pyx_mstate_global->__pyx_n_u_size,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 536, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 550, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 536, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 550, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 536, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 550, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 536, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 550, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 536, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 550, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "frames", 0) < (0)) __PYX_ERR(0, 536, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "frames", 0) < (0)) __PYX_ERR(0, 550, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 4; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("frames", 1, 4, 4, i); __PYX_ERR(0, 536, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("frames", 1, 4, 4, i); __PYX_ERR(0, 550, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 4)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 536, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 550, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 536, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 550, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 536, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 550, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 536, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 550, __pyx_L3_error)
     }
-    __pyx_v_start = __Pyx_PyLong_As_uint64_t(values[0]); if (unlikely((__pyx_v_start == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 536, __pyx_L3_error)
-    __pyx_v_stop = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_stop == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 536, __pyx_L3_error)
-    __pyx_v_step = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_step == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 536, __pyx_L3_error)
-    __pyx_v_size = __Pyx_PyLong_As_uint64_t(values[3]); if (unlikely((__pyx_v_size == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 536, __pyx_L3_error)
+    __pyx_v_start = __Pyx_PyLong_As_uint64_t(values[0]); if (unlikely((__pyx_v_start == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 550, __pyx_L3_error)
+    __pyx_v_stop = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_stop == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 550, __pyx_L3_error)
+    __pyx_v_step = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_step == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 550, __pyx_L3_error)
+    __pyx_v_size = __Pyx_PyLong_As_uint64_t(values[3]); if (unlikely((__pyx_v_size == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 550, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("frames", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 536, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("frames", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 550, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -25557,7 +25775,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("frames", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":544
+  /* "tfrecord/_kernels/encode.pyx":558
  *         cdef uint8_t *p
  *         cdef int status
  *         if step == 0 or stop > self.rows.num_rows:             # <<<<<<<<<<<<<<
@@ -25583,7 +25801,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":545
+    /* "tfrecord/_kernels/encode.pyx":559
  *         cdef int status
  *         if step == 0 or stop > self.rows.num_rows:
  *             raise IndexError("no such rows")             # <<<<<<<<<<<<<<
@@ -25596,14 +25814,14 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
       PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_mstate_global->__pyx_kp_u_no_such_rows};
       __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_IndexError)), __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 545, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 559, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
     }
     __Pyx_Raise(__pyx_t_3, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    __PYX_ERR(0, 545, __pyx_L1_error)
+    __PYX_ERR(0, 559, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":544
+    /* "tfrecord/_kernels/encode.pyx":558
  *         cdef uint8_t *p
  *         cdef int status
  *         if step == 0 or stop > self.rows.num_rows:             # <<<<<<<<<<<<<<
@@ -25612,19 +25830,19 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":546
+  /* "tfrecord/_kernels/encode.pyx":560
  *         if step == 0 or stop > self.rows.num_rows:
  *             raise IndexError("no such rows")
  *         out = PyBytes_FromStringAndSize(NULL, size)             # <<<<<<<<<<<<<<
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:
 */
-  __pyx_t_3 = PyBytes_FromStringAndSize(NULL, __pyx_v_size); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 546, __pyx_L1_error)
+  __pyx_t_3 = PyBytes_FromStringAndSize(NULL, __pyx_v_size); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 560, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_v_out = ((PyObject*)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":547
+  /* "tfrecord/_kernels/encode.pyx":561
  *             raise IndexError("no such rows")
  *         out = PyBytes_FromStringAndSize(NULL, size)
  *         p = <uint8_t *>PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -25633,7 +25851,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
 */
   __pyx_v_p = ((uint8_t *)PyBytes_AS_STRING(__pyx_v_out));
 
-  /* "tfrecord/_kernels/encode.pyx":548
+  /* "tfrecord/_kernels/encode.pyx":562
  *         out = PyBytes_FromStringAndSize(NULL, size)
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -25646,7 +25864,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
       __Pyx_FastGIL_Remember();
       /*try:*/ {
 
-        /* "tfrecord/_kernels/encode.pyx":549
+        /* "tfrecord/_kernels/encode.pyx":563
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:
  *             status = fill_rows(&self.rows, start, stop, step, p, size)             # <<<<<<<<<<<<<<
@@ -25656,7 +25874,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
         __pyx_v_status = fill_rows((&__pyx_v_self->rows), __pyx_v_start, __pyx_v_stop, __pyx_v_step, __pyx_v_p, __pyx_v_size);
       }
 
-      /* "tfrecord/_kernels/encode.pyx":548
+      /* "tfrecord/_kernels/encode.pyx":562
  *         out = PyBytes_FromStringAndSize(NULL, size)
  *         p = <uint8_t *>PyBytes_AS_STRING(out)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -25673,7 +25891,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
       }
   }
 
-  /* "tfrecord/_kernels/encode.pyx":550
+  /* "tfrecord/_kernels/encode.pyx":564
  *         with nogil:
  *             status = fill_rows(&self.rows, start, stop, step, p, size)
  *         if status != ROWS_OK:             # <<<<<<<<<<<<<<
@@ -25685,7 +25903,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":551
+    /* "tfrecord/_kernels/encode.pyx":565
  *             status = fill_rows(&self.rows, start, stop, step, p, size)
  *         if status != ROWS_OK:
  *             raise RuntimeError("the columns were changed by another thread while they were written")             # <<<<<<<<<<<<<<
@@ -25698,14 +25916,14 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
       PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_mstate_global->__pyx_kp_u_the_columns_were_changed_by_anot};
       __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_RuntimeError)), __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 551, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 565, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
     }
     __Pyx_Raise(__pyx_t_3, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    __PYX_ERR(0, 551, __pyx_L1_error)
+    __PYX_ERR(0, 565, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":550
+    /* "tfrecord/_kernels/encode.pyx":564
  *         with nogil:
  *             status = fill_rows(&self.rows, start, stop, step, p, size)
  *         if status != ROWS_OK:             # <<<<<<<<<<<<<<
@@ -25714,7 +25932,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":552
+  /* "tfrecord/_kernels/encode.pyx":566
  *         if status != ROWS_OK:
  *             raise RuntimeError("the columns were changed by another thread while they were written")
  *         return out             # <<<<<<<<<<<<<<
@@ -25732,7 +25950,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":536
+  /* "tfrecord/_kernels/encode.pyx":550
  *         return status, row, column
  * 
  *     def frames(self, uint64_t start, uint64_t stop, uint64_t step, uint64_t size):             # <<<<<<<<<<<<<<
@@ -25755,7 +25973,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6encode_10RowEncoder_6frames(struc
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":555
+/* "tfrecord/_kernels/encode.pyx":569
  * 
  * 
  * cdef const uint8_t *bytes_of(RowEncoder owner, object data, uint64_t *size) except? NULL:             # <<<<<<<<<<<<<<
@@ -25778,19 +25996,19 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("bytes_of", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":557
+  /* "tfrecord/_kernels/encode.pyx":571
  * cdef const uint8_t *bytes_of(RowEncoder owner, object data, uint64_t *size) except? NULL:
  *     """Address and size of a flat buffer, which `owner` keeps from now on."""
  *     cdef object held = memoryview(data)             # <<<<<<<<<<<<<<
  *     cdef Py_buffer view
  *     owner.views.append(held)
 */
-  __pyx_t_1 = PyMemoryView_FromObject(__pyx_v_data); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 557, __pyx_L1_error)
+  __pyx_t_1 = PyMemoryView_FromObject(__pyx_v_data); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 571, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_held = __pyx_t_1;
   __pyx_t_1 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":559
+  /* "tfrecord/_kernels/encode.pyx":573
  *     cdef object held = memoryview(data)
  *     cdef Py_buffer view
  *     owner.views.append(held)             # <<<<<<<<<<<<<<
@@ -25799,22 +26017,22 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
 */
   if (unlikely(__pyx_v_owner->views == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "append");
-    __PYX_ERR(0, 559, __pyx_L1_error)
+    __PYX_ERR(0, 573, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyList_Append(__pyx_v_owner->views, __pyx_v_held); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 559, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyList_Append(__pyx_v_owner->views, __pyx_v_held); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 573, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":560
+  /* "tfrecord/_kernels/encode.pyx":574
  *     cdef Py_buffer view
  *     owner.views.append(held)
  *     PyObject_GetBuffer(held, &view, PyBUF_SIMPLE)             # <<<<<<<<<<<<<<
  *     cdef const uint8_t *address = <const uint8_t *>view.buf
  *     size[0] = view.len
 */
-  __pyx_t_3 = PyObject_GetBuffer(__pyx_v_held, (&__pyx_v_view), PyBUF_SIMPLE); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 560, __pyx_L1_error)
+  __pyx_t_3 = PyObject_GetBuffer(__pyx_v_held, (&__pyx_v_view), PyBUF_SIMPLE); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 574, __pyx_L1_error)
 
 
-  /* "tfrecord/_kernels/encode.pyx":561
+  /* "tfrecord/_kernels/encode.pyx":575
  *     owner.views.append(held)
  *     PyObject_GetBuffer(held, &view, PyBUF_SIMPLE)
  *     cdef const uint8_t *address = <const uint8_t *>view.buf             # <<<<<<<<<<<<<<
@@ -25823,7 +26041,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
 */
   __pyx_v_address = ((uint8_t const *)__pyx_v_view.buf);
 
-  /* "tfrecord/_kernels/encode.pyx":562
+  /* "tfrecord/_kernels/encode.pyx":576
  *     PyObject_GetBuffer(held, &view, PyBUF_SIMPLE)
  *     cdef const uint8_t *address = <const uint8_t *>view.buf
  *     size[0] = view.len             # <<<<<<<<<<<<<<
@@ -25835,7 +26053,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
   (__pyx_v_size[0]) = __pyx_t_4;
 
 
-  /* "tfrecord/_kernels/encode.pyx":564
+  /* "tfrecord/_kernels/encode.pyx":578
  *     size[0] = view.len
  *     # The memoryview goes on holding the buffer.
  *     PyBuffer_Release(&view)             # <<<<<<<<<<<<<<
@@ -25844,7 +26062,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
 */
   PyBuffer_Release((&__pyx_v_view));
 
-  /* "tfrecord/_kernels/encode.pyx":565
+  /* "tfrecord/_kernels/encode.pyx":579
  *     # The memoryview goes on holding the buffer.
  *     PyBuffer_Release(&view)
  *     return address             # <<<<<<<<<<<<<<
@@ -25857,7 +26075,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":555
+  /* "tfrecord/_kernels/encode.pyx":569
  * 
  * 
  * cdef const uint8_t *bytes_of(RowEncoder owner, object data, uint64_t *size) except? NULL:             # <<<<<<<<<<<<<<
@@ -25879,7 +26097,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_bytes_of(struct __pyx_
   return __pyx_r;
 }
 
-/* "tfrecord/_kernels/encode.pyx":568
+/* "tfrecord/_kernels/encode.pyx":582
  * 
  * 
  * cdef const uint8_t *array_of(RowEncoder owner, object values, uint64_t itemsize, uint64_t count) except? NULL:             # <<<<<<<<<<<<<<
@@ -25910,7 +26128,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("array_of", 0);
 
-  /* "tfrecord/_kernels/encode.pyx":570
+  /* "tfrecord/_kernels/encode.pyx":584
  * cdef const uint8_t *array_of(RowEncoder owner, object values, uint64_t itemsize, uint64_t count) except? NULL:
  *     """Address of an array of exactly `count` items."""
  *     cdef uint64_t size = 0             # <<<<<<<<<<<<<<
@@ -25919,17 +26137,17 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
 */
   __pyx_v_size = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":571
+  /* "tfrecord/_kernels/encode.pyx":585
  *     """Address of an array of exactly `count` items."""
  *     cdef uint64_t size = 0
  *     cdef const uint8_t *address = bytes_of(owner, values, &size)             # <<<<<<<<<<<<<<
  *     if count > (<uint64_t>-1) // 16 or size != count * itemsize:
  *         raise ValueError("an array of %d bytes does not hold %d items of %d bytes" % (size, count, itemsize))
 */
-  __pyx_t_1 = __pyx_f_8tfrecord_8_kernels_6encode_bytes_of(__pyx_v_owner, __pyx_v_values, (&__pyx_v_size)); if (unlikely(__pyx_t_1 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 571, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_8tfrecord_8_kernels_6encode_bytes_of(__pyx_v_owner, __pyx_v_values, (&__pyx_v_size)); if (unlikely(__pyx_t_1 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(0, 585, __pyx_L1_error)
   __pyx_v_address = __pyx_t_1;
 
-  /* "tfrecord/_kernels/encode.pyx":572
+  /* "tfrecord/_kernels/encode.pyx":586
  *     cdef uint64_t size = 0
  *     cdef const uint8_t *address = bytes_of(owner, values, &size)
  *     if count > (<uint64_t>-1) // 16 or size != count * itemsize:             # <<<<<<<<<<<<<<
@@ -25955,18 +26173,18 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
   if (unlikely(__pyx_t_2)) {
 
 
-    /* "tfrecord/_kernels/encode.pyx":573
+    /* "tfrecord/_kernels/encode.pyx":587
  *     cdef const uint8_t *address = bytes_of(owner, values, &size)
  *     if count > (<uint64_t>-1) // 16 or size != count * itemsize:
  *         raise ValueError("an array of %d bytes does not hold %d items of %d bytes" % (size, count, itemsize))             # <<<<<<<<<<<<<<
  *     return address
 */
     __pyx_t_5 = NULL;
-    __pyx_t_6 = __Pyx_PyUnicode_From_uint64_t(__pyx_v_size, 0, ' ', 'd'); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 573, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyUnicode_From_uint64_t(__pyx_v_size, 0, ' ', 'd'); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 587, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
-    __pyx_t_7 = __Pyx_PyUnicode_From_uint64_t(__pyx_v_count, 0, ' ', 'd'); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 573, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyUnicode_From_uint64_t(__pyx_v_count, 0, ' ', 'd'); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 587, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_7);
-    __pyx_t_8 = __Pyx_PyUnicode_From_uint64_t(__pyx_v_itemsize, 0, ' ', 'd'); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 573, __pyx_L1_error)
+    __pyx_t_8 = __Pyx_PyUnicode_From_uint64_t(__pyx_v_itemsize, 0, ' ', 'd'); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 587, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_8);
     __pyx_t_9[0] = __pyx_mstate_global->__pyx_kp_u_an_array_of;
     __pyx_t_9[1] = __pyx_t_6;
@@ -25981,7 +26199,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
     #endif
     __pyx_t_11 = 0;
     __pyx_t_12 = __Pyx_PyUnicode_Join(__pyx_t_9, 7, __pyx_t_10, __pyx_t_11);
-    if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 573, __pyx_L1_error)
+    if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 587, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_12);
     __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
     __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
@@ -25992,14 +26210,14 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
       __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_13, (2-__pyx_t_13) | (__pyx_t_13*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 573, __pyx_L1_error)
+      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 587, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
     }
     __Pyx_Raise(__pyx_t_4, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __PYX_ERR(0, 573, __pyx_L1_error)
+    __PYX_ERR(0, 587, __pyx_L1_error)
 
-    /* "tfrecord/_kernels/encode.pyx":572
+    /* "tfrecord/_kernels/encode.pyx":586
  *     cdef uint64_t size = 0
  *     cdef const uint8_t *address = bytes_of(owner, values, &size)
  *     if count > (<uint64_t>-1) // 16 or size != count * itemsize:             # <<<<<<<<<<<<<<
@@ -26008,7 +26226,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
 */
   }
 
-  /* "tfrecord/_kernels/encode.pyx":574
+  /* "tfrecord/_kernels/encode.pyx":588
  *     if count > (<uint64_t>-1) // 16 or size != count * itemsize:
  *         raise ValueError("an array of %d bytes does not hold %d items of %d bytes" % (size, count, itemsize))
  *     return address             # <<<<<<<<<<<<<<
@@ -26019,7 +26237,7 @@ static uint8_t const *__pyx_f_8tfrecord_8_kernels_6encode_array_of(struct __pyx_
   }
   goto __pyx_L0;
 
-  /* "tfrecord/_kernels/encode.pyx":568
+  /* "tfrecord/_kernels/encode.pyx":582
  * 
  * 
  * cdef const uint8_t *array_of(RowEncoder owner, object values, uint64_t itemsize, uint64_t count) except? NULL:             # <<<<<<<<<<<<<<
@@ -27670,6 +27888,7 @@ static int __Pyx_modinit_Global_init_code(__pyx_mstatetype *__pyx_mstate) {
   CYTHON_UNUSED_VAR(__pyx_mstate);
   __Pyx_RefNannySetupContext("__Pyx_modinit_Global_init_code", 0);
   /*--- Global init code ---*/
+  __pyx_v_8tfrecord_8_kernels_6encode_CHANGED = Py_None; Py_INCREF(Py_None);
   __pyx_collections_abc_Sequence = Py_None; Py_INCREF(Py_None);
   generic = Py_None; Py_INCREF(Py_None);
   strided = Py_None; Py_INCREF(Py_None);
@@ -27721,14 +27940,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_8tfrecord_8_kernels_6encode_RecordEnc
   __pyx_vtable_8tfrecord_8_kernels_6encode_RecordEncoder.int_of = (int (*)(struct __pyx_obj_8tfrecord_8_kernels_6encode_RecordEncoder *, PyObject *, int64_t *))__pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_int_of;
   __pyx_vtable_8tfrecord_8_kernels_6encode_RecordEncoder.float_of = (int (*)(struct __pyx_obj_8tfrecord_8_kernels_6encode_RecordEncoder *, PyObject *, float *))__pyx_f_8tfrecord_8_kernels_6encode_13RecordEncoder_float_of;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_8tfrecord_8_kernels_6encode_RecordEncoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder)) __PYX_ERR(0, 133, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_8tfrecord_8_kernels_6encode_RecordEncoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder)) __PYX_ERR(0, 134, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder = &__pyx_type_8tfrecord_8_kernels_6encode_RecordEncoder;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder) < (0)) __PYX_ERR(0, 133, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder) < (0)) __PYX_ERR(0, 134, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder);
@@ -27738,8 +27957,8 @@ static int __Pyx_modinit_Exttype___pyx_obj_8tfrecord_8_kernels_6encode_RecordEnc
     __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder, __pyx_vtabptr_8tfrecord_8_kernels_6encode_RecordEncoder) < (0)) __PYX_ERR(0, 133, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_RecordEncoder, (PyObject *) __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder) < (0)) __PYX_ERR(0, 133, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder, __pyx_vtabptr_8tfrecord_8_kernels_6encode_RecordEncoder) < (0)) __PYX_ERR(0, 134, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_RecordEncoder, (PyObject *) __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder) < (0)) __PYX_ERR(0, 134, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -27759,14 +27978,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_8tfrecord_8_kernels_6encode_RowEncode
   __pyx_vtable_8tfrecord_8_kernels_6encode_RowEncoder.take = (int (*)(struct __pyx_obj_8tfrecord_8_kernels_6encode_RowEncoder *, column_t *, PyObject *))__pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take;
   __pyx_vtable_8tfrecord_8_kernels_6encode_RowEncoder.take_buffers = (int (*)(struct __pyx_obj_8tfrecord_8_kernels_6encode_RowEncoder *, column_t *, PyObject *))__pyx_f_8tfrecord_8_kernels_6encode_10RowEncoder_take_buffers;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_8tfrecord_8_kernels_6encode_RowEncoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder)) __PYX_ERR(0, 432, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_8tfrecord_8_kernels_6encode_RowEncoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder)) __PYX_ERR(0, 446, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder = &__pyx_type_8tfrecord_8_kernels_6encode_RowEncoder;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder) < (0)) __PYX_ERR(0, 432, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder) < (0)) __PYX_ERR(0, 446, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder);
@@ -27776,8 +27995,8 @@ static int __Pyx_modinit_Exttype___pyx_obj_8tfrecord_8_kernels_6encode_RowEncode
     __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder, __pyx_vtabptr_8tfrecord_8_kernels_6encode_RowEncoder) < (0)) __PYX_ERR(0, 432, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_RowEncoder, (PyObject *) __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder) < (0)) __PYX_ERR(0, 432, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder, __pyx_vtabptr_8tfrecord_8_kernels_6encode_RowEncoder) < (0)) __PYX_ERR(0, 446, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_RowEncoder, (PyObject *) __pyx_mstate->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder) < (0)) __PYX_ERR(0, 446, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -28806,7 +29025,7 @@ __Pyx_RefNannySetupContext("PyInit_encode", 0);
  * 
  * crc_prepare()             # <<<<<<<<<<<<<<
  * cdef frames_extend_fn CRC = frames_paths[crc_best()].extend
- * 
+ * cdef object CHANGED = "the values were changed by another thread while they were written"
 */
   crc_prepare();
 
@@ -28814,74 +29033,86 @@ __Pyx_RefNannySetupContext("PyInit_encode", 0);
  * 
  * crc_prepare()
  * cdef frames_extend_fn CRC = frames_paths[crc_best()].extend             # <<<<<<<<<<<<<<
- * 
+ * cdef object CHANGED = "the values were changed by another thread while they were written"
  * 
 */
   __pyx_t_9 = (frames_paths[crc_best()]).extend;
 
   __pyx_v_8tfrecord_8_kernels_6encode_CRC = __pyx_t_9;
 
-  /* "tfrecord/_kernels/encode.pyx":87
+  /* "tfrecord/_kernels/encode.pyx":85
+ * crc_prepare()
+ * cdef frames_extend_fn CRC = frames_paths[crc_best()].extend
+ * cdef object CHANGED = "the values were changed by another thread while they were written"             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  __Pyx_INCREF(__pyx_mstate_global->__pyx_kp_u_the_values_were_changed_by_anoth);
+  __Pyx_XGOTREF(__pyx_v_8tfrecord_8_kernels_6encode_CHANGED);
+  __Pyx_DECREF_SET(__pyx_v_8tfrecord_8_kernels_6encode_CHANGED, __pyx_mstate_global->__pyx_kp_u_the_values_were_changed_by_anoth);
+  __Pyx_GIVEREF(__pyx_mstate_global->__pyx_kp_u_the_values_were_changed_by_anoth);
+
+  /* "tfrecord/_kernels/encode.pyx":88
  * 
  * 
  * def frame(payload):             # <<<<<<<<<<<<<<
  *     """A contiguous buffer as a whole frame."""
  *     cdef Py_buffer view
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_1frame, 0, __pyx_mstate_global->__pyx_n_u_frame, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[0])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 87, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_1frame, 0, __pyx_mstate_global->__pyx_n_u_frame, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[0])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 88, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_frame, __pyx_t_4) < (0)) __PYX_ERR(0, 87, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_frame, __pyx_t_4) < (0)) __PYX_ERR(0, 88, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":161
+  /* "tfrecord/_kernels/encode.pyx":162
  *         self.hint = 256
  * 
  *     def encode(self, dict datum, dict sequence, uint64_t limit, bint framed):             # <<<<<<<<<<<<<<
  *         """The payload of one record, or its whole frame."""
  *         cdef Out out
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_13RecordEncoder_3encode, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_RecordEncoder_encode, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[1])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 161, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_13RecordEncoder_3encode, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_RecordEncoder_encode, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[1])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 162, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder, __pyx_mstate_global->__pyx_n_u_encode, __pyx_t_4) < (0)) __PYX_ERR(0, 161, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6encode_RecordEncoder, __pyx_mstate_global->__pyx_n_u_encode, __pyx_t_4) < (0)) __PYX_ERR(0, 162, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":520
+  /* "tfrecord/_kernels/encode.pyx":534
  *         return 0
  * 
  *     def measure(self, uint64_t[::1] payloads):             # <<<<<<<<<<<<<<
  *         """Fill in the size of each payload; (status, row, column) of the first row that cannot be, status 0 else.
  * 
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_10RowEncoder_5measure, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_RowEncoder_measure, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 520, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_10RowEncoder_5measure, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_RowEncoder_measure, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 534, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder, __pyx_mstate_global->__pyx_n_u_measure, __pyx_t_4) < (0)) __PYX_ERR(0, 520, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder, __pyx_mstate_global->__pyx_n_u_measure, __pyx_t_4) < (0)) __PYX_ERR(0, 534, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":536
+  /* "tfrecord/_kernels/encode.pyx":550
  *         return status, row, column
  * 
  *     def frames(self, uint64_t start, uint64_t stop, uint64_t step, uint64_t size):             # <<<<<<<<<<<<<<
  *         """Frames of the rows start, start + step, ... below stop, which are `size` bytes together.
  * 
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_10RowEncoder_7frames, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_RowEncoder_frames, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[3])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 536, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6encode_10RowEncoder_7frames, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_RowEncoder_frames, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_encode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[3])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 550, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder, __pyx_mstate_global->__pyx_n_u_frames, __pyx_t_4) < (0)) __PYX_ERR(0, 536, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6encode_RowEncoder, __pyx_mstate_global->__pyx_n_u_frames, __pyx_t_4) < (0)) __PYX_ERR(0, 550, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "tfrecord/_kernels/encode.pyx":568
+  /* "tfrecord/_kernels/encode.pyx":582
  * 
  * 
  * cdef const uint8_t *array_of(RowEncoder owner, object values, uint64_t itemsize, uint64_t count) except? NULL:             # <<<<<<<<<<<<<<
@@ -28929,7 +29160,7 @@ static int __Pyx_InitCachedBuiltins(__pyx_mstatetype *__pyx_mstate) {
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
-  __pyx_builtin_enumerate = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_enumerate); if (!__pyx_builtin_enumerate) __PYX_ERR(0, 239, __pyx_L1_error)
+  __pyx_builtin_enumerate = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_enumerate); if (!__pyx_builtin_enumerate) __PYX_ERR(0, 240, __pyx_L1_error)
   __pyx_builtin___import__ = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_import); if (!__pyx_builtin___import__) __PYX_ERR(1, 119, __pyx_L1_error)
   __pyx_builtin_Ellipsis = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_Ellipsis); if (!__pyx_builtin_Ellipsis) __PYX_ERR(1, 436, __pyx_L1_error)
   __pyx_builtin_id = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_id); if (!__pyx_builtin_id) __PYX_ERR(1, 662, __pyx_L1_error)
@@ -29203,22 +29434,22 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
   PyObject* tuple_dedup_map = PyDict_New();
   if (unlikely(!tuple_dedup_map)) return -1;
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 87};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 88};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_payload, __pyx_mstate->__pyx_n_u_view, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_p, __pyx_mstate->__pyx_n_u_size};
     __pyx_mstate_global->__pyx_codeobj_tab[0] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_encode_pyx, __pyx_mstate->__pyx_n_u_frame, __pyx_mstate->__pyx_kp_b_iso88591_ay_q_t1_q_e2Q_K_AS_a_2R_T_q_ARr, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[0])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 161};
+    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 162};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_datum, __pyx_mstate->__pyx_n_u_sequence, __pyx_mstate->__pyx_n_u_limit, __pyx_mstate->__pyx_n_u_framed, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_content, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_key, __pyx_mstate->__pyx_n_u_spec};
     __pyx_mstate_global->__pyx_codeobj_tab[1] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_encode_pyx, __pyx_mstate->__pyx_n_u_encode, __pyx_mstate->__pyx_kp_b_iso88591_A_81_uBd_8_l_3a_3fCq_XU_Jaq_U_q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[1])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 520};
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 534};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_payloads, __pyx_mstate->__pyx_n_u_row, __pyx_mstate->__pyx_n_u_column, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_status};
     __pyx_mstate_global->__pyx_codeobj_tab[2] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_encode_pyx, __pyx_mstate->__pyx_n_u_measure, __pyx_mstate->__pyx_kp_b_iso88591_A_L_Q_XV1Cs_e1_AQ_86_81A_4we1E_x, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[2])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 8, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 536};
+    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 8, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 550};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_stop, __pyx_mstate->__pyx_n_u_step, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_p, __pyx_mstate->__pyx_n_u_status};
     __pyx_mstate_global->__pyx_codeobj_tab[3] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_encode_pyx, __pyx_mstate->__pyx_n_u_frames, __pyx_mstate->__pyx_kp_b_iso88591_A_5_2S_Rt5_AQ_q_a_K_Yaq_G7_c_7_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[3])) goto bad;
   }

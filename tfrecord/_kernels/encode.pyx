@@ -82,6 +82,7 @@ cdef extern from "encode.h" nogil:
 
 crc_prepare()
 cdef frames_extend_fn CRC = frames_paths[crc_best()].extend
+cdef object CHANGED = "the values were changed by another thread while they were written"
 
 
 def frame(payload):
@@ -298,17 +299,23 @@ cdef class RecordEncoder:
         cdef Py_ssize_t length = 0
         cdef uint64_t total = 0
         cdef uint8_t *p
+        cdef uint8_t *end
         for i in range(count):
-            if not string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length):
+            if not string_of(item_of(value, i) if many else value, &data, &length):
                 return 0
             total += field_size(length)
         self.begin(out, key, name, name_size, KIND_BYTES, total, limit)
         p = out.data + out.size
+        end = p + total
         for i in range(count):
-            string_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, &data, &length)
+            item = item_of(value, i) if many else value
+            if not string_of(item, &data, &length) or field_size(length) > <uint64_t>(end - p):
+                raise RuntimeError(CHANGED)
             p = put_field(p, TAG_1, length)
             memcpy(p, data, length)
             p += length
+        if p != end:
+            raise RuntimeError(CHANGED)
         out.size += total
         return 1
 
@@ -323,7 +330,7 @@ cdef class RecordEncoder:
                 raise MemoryError()
         try:
             for i in range(count):
-                if not self.int_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+                if not self.int_of(item_of(value, i) if many else value, numbers + i):
                     return 0
             self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
         finally:
@@ -342,7 +349,7 @@ cdef class RecordEncoder:
                 raise MemoryError()
         try:
             for i in range(count):
-                if not self.float_of(<object>PySequence_Fast_GET_ITEM(value, i) if many else value, numbers + i):
+                if not self.float_of(item_of(value, i) if many else value, numbers + i):
                     return 0
             self.put_numbers(out, key, name, name_size, KIND_FLOAT, numbers, count, limit)
         finally:
@@ -365,7 +372,7 @@ cdef class RecordEncoder:
         else:
             p = put_ints(p, end, <const int64_t *>values, count)
         if p != end:
-            raise RuntimeError("the values were changed by another thread while they were written")
+            raise RuntimeError(CHANGED)
         out.size = end - out.data
         return 0
 
@@ -413,6 +420,13 @@ cdef class RecordEncoder:
             return 0
         number[0] = <float>wide
         return not (isinf(number[0]) and not isinf(wide))
+
+
+cdef inline object item_of(object values, Py_ssize_t i):
+    """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+    if i >= PySequence_Fast_GET_SIZE(values):
+        raise RuntimeError(CHANGED)
+    return <object>PySequence_Fast_GET_ITEM(values, i)
 
 
 cdef int string_of(object item, const char **data, Py_ssize_t *length) except -1:
