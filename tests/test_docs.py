@@ -1,0 +1,47 @@
+"""Every Python example of the README and of docs/ runs as printed, page by page, in an empty folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# What torch and torchdata say of this machine and of each other.
+QUIET = "This DataLoader will create|'set_vital' is deprecated"
+# Packages that a page's examples need beside the ones that a page may import anyway.
+NEEDED = {
+    name: re.compile(rf"^\s*(import|from) {name}\b|\b{name}\.", re.M)
+    for name in ("torch", "pandas", "polars")
+}
+
+
+def examples(page: Path) -> list[tuple[int, str]]:
+    """(line of the first code line, code) of each Python block."""
+    text = page.read_text()
+    return [
+        (text[: match.start()].count("\n") + 2, match.group(1))
+        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.S | re.M)
+    ]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.stem)
+def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = examples(page)
+    for name, uses in NEEDED.items():
+        if importlib.util.find_spec(name) is None:
+            blocks = [(line, code) for line, code in blocks if not uses.search(code)]
+    if page.stem == "README":  # it reads the folder first that it shows how to write later
+        blocks.sort(key=lambda block: "ShardedTFRecordWriter" not in block[1])
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=QUIET)
+        for line, code in blocks:
+            # Padding puts the page's own line number into a traceback.
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
