@@ -37,6 +37,8 @@ _TEXTS = {
     "bad_stream": "the compressed stream is damaged",
     "trailing_garbage": "bytes follow the end of the compressed stream",
     "unsupported_compression": "this compression is not supported",
+    "bad_message": "the payload is not a valid message",
+    "unreadable": "the file cannot be read",
 }
 
 

@@ -46,6 +46,7 @@ from .parse import (
 )
 from .process import extract_feature_dict, process_feature
 from .reader import TFRecordReader, build_index
+from .repair import salvage, verify
 from .tensor_proto import decode_tensor_proto
 from .writer import ShardedTFRecordWriter, TFRecordWriter
 
@@ -92,6 +93,7 @@ __all__ = [
     "parse_single_sequence_example",
     "process_feature",
     "reader",
+    "salvage",
     "sample_iterators",
     "sampling",
     "sequence_loader",
@@ -99,6 +101,7 @@ __all__ = [
     "tfrecord_iterator",
     "tfrecord_loader",
     "tools",
+    "verify",
     "writer",
 ]
 

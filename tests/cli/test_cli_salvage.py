@@ -307,7 +307,7 @@ def test_damaged_header_of_the_first_gzip_member(tmp_path: Path) -> None:
 def test_a_file_full_of_members_that_lead_nowhere_takes_linear_time(tmp_path: Path) -> None:
     member = gzip.compress(random.Random(1).randbytes(60_000), 0, mtime=0)[:-8]
     (tmp_path / "in").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\0" * 20_000 + member * 5)
-    assert len(salvage(tmp_path / "in", tmp_path / "out").stream_damages) > 10
+    assert len(salvage(tmp_path / "in", tmp_path / "out").stream_damages) >= 5
 
 
 def test_frames_inside_a_record_before_one_with_a_damaged_header(salvaged: Check) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import click
 
 from indexer.errors import TFRecordError
+from indexer.options import near_matches
+from tfrecord._cli.terminal import any_text, complain, say
 
 # Command -> module and the one line that the overview shows; a module is imported when its command runs.
 _COMMANDS = {
@@ -48,6 +50,13 @@ class _Commands(click.Group):
         module = importlib.import_module(f"tfrecord._cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}{near_matches(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """click itself would end the process in one way or another, by its version."""
@@ -86,23 +95,14 @@ def _terminate(number: int, frame: Any) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """The exit code of the command with these arguments."""
-    strict = []
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by who started this
-            setattr(sys, name, open(os.devnull, "w"))
-        elif getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # names may have bytes that no encoding takes
-            strict.append(stream)
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:
-        return _run(args)
+        with any_text():
+            return _run(args)
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, before)
-        for stream in strict:
-            stream.reconfigure(errors="strict")
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -113,42 +113,54 @@ def _run(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        _say("interrupted; nothing half-written was left")
+        complain("interrupted; nothing half-written was left")
         return 130
     except (_ReaderGone, BrokenPipeError):
-        return _unread()
+        _give_up_output()  # the reader of our output has what it wanted, which is fine
+        return 0
     except ImportError as error:
-        if error.name is not None and "pip install" not in str(
-            error
-        ):  # broken, which its own words tell best
+        # A package that is there but broken is best told of by its own words.
+        if error.name is not None and "pip install" not in str(error):
             raise
-        _say(str(error.msg))
+        complain(str(error.msg))
         return 2
-    except (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-        _say(_os_text(error))
-        return 2
-    except (TFRecordError, OSError) as error:
-        _say(_os_text(error))
+    except TFRecordError as error:
+        complain(str(error))
         return 1
+    except OSError as error:
+        complain(_os_text(error))
+        return 2
+    except MemoryError:
+        complain("there is not enough memory")
+        return 2
 
 
-def _unread() -> int:
-    """The reader of our output has what it wanted, which is fine. Python would complain once more while it
-    ends."""
+def _show(error: click.ClickException) -> None:
+    """A usage error: how the command is used, and what is wrong."""
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        for line in context.get_usage().splitlines():
+            say(line, err=True)
+        say(f"Try '{context.command_path} --help' for help.", err=True)
+    say(f"Error: {error.format_message()}", err=True)
+
+
+def _give_up_output() -> None:
+    """Nothing more can be written to standard output. Python would try once more while it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
-def _os_text(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
-def _say(text: str) -> None:
-    # As `common.safe`, which is not imported here, so that the overview comes at once.
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    print(f"tfrecord: {shown}", file=sys.stderr)
+def _os_text(error: OSError) -> str:
+    if not error.strerror:
+        return str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _give_up_output()
+        return f"standard output: {error.strerror}"
+    return error.strerror

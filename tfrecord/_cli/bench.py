@@ -21,10 +21,10 @@ from tfrecord._cli.common import (
     expand,
     json_option,
     paths_argument,
-    safe,
     size_text,
     table,
 )
+from tfrecord._cli.terminal import safe
 from tfrecord._columns.batch import BytesColumn
 from tfrecord.reader import TFRecordReader
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,10 +19,9 @@ from rich.text import Text
 
 from indexer.outputs import STREAM
 from indexer.paths import expand_paths, is_index_name
+from indexer.progress import Report
 from indexer.streams import normalize_compression
-
-# Control characters that JSON leaves as they are, and those that turn the direction of text.
-_UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+from tfrecord._cli.terminal import safe, say
 
 # The longest table: laying one out takes a millisecond a row.
 MOST_ROWS = 500
@@ -111,11 +109,6 @@ def plain(text: Any) -> Text:
     return Text(safe(str(text)))
 
 
-def safe(text: str) -> str:
-    """The text with everything that could drive a terminal escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def more_text(count: int) -> str:
     """What is said where a table shows only the first `MOST_ROWS` of so many features."""
     return f"and {count - MOST_ROWS:,} more features (--json has all of them)"
@@ -134,15 +127,15 @@ def add_row(made: Table, *cells: Any) -> None:
     made.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in cells))
 
 
-def emit(value: Any) -> None:
-    """One JSON document on standard output."""
-    click.echo(json_line(value))
+def emit(value: Any, *, err: bool = False) -> None:
+    """One JSON document on standard output, or on standard error where the output is data."""
+    say(json_line(value), err=err)
 
 
 def json_line(value: Any) -> str:
-    """A value as one line of JSON: text as it is, but for what could drive a terminal, which is escaped."""
-    text = json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    """A value as one line of JSON in ASCII, so that it is valid in every locale and safe on every
+    terminal."""
+    return json.dumps(jsonable(value), allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def jsonable(value: Any) -> Any:
@@ -181,10 +174,10 @@ def count_text(count: int, noun: str, ending: str = "s") -> str:
 
 
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while a block runs, on a terminal only; the block calls it with steps done."""
+def bar(label: str) -> Iterator[Report]:
+    """A bar on standard error while a block runs, on a terminal only; the block reports to it."""
     if not sys.stderr.isatty():
-        yield lambda steps: None
+        yield lambda done, total: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
     # Lines for a terminal go above the bar; output that goes elsewhere must not be redirected to it.
@@ -196,5 +189,19 @@ def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
         redirect_stdout=sys.stdout.isatty(),
     )
     with bars:
-        task = bars.add_task(label, total=total)
-        yield lambda steps: bars.advance(task, steps)
+        task = bars.add_task(label, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total or None)
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """`bar`, for a block that calls with the steps that it has done since the last call."""
+    done = 0
+    with bar(label) as report:
+
+        def advance(steps: int) -> None:
+            nonlocal done
+            done += steps
+            report(done, total)
+
+        yield advance

@@ -32,6 +32,7 @@ from tfrecord._cli.conversion.formats import (
     output_format,
 )
 from tfrecord._cli.conversion.layout import build_message, exact_record
+from tfrecord._cli.terminal import complain, say
 from tfrecord._reading.payload_batches import Batch, batch_of_frames, record_type_of
 from tfrecord.schema import SchemaCollector
 
@@ -198,16 +199,16 @@ def write_out(
             build_index(name, collector=SchemaCollector())
         elif os.path.exists(sidecar_path(name)):
             hint = f"rebuild it: tfrecord index {name}"
-            click.echo(f"tfrecord: {sidecar_path(name)} is the index of an earlier file; {hint}", err=True)
+            complain(f"{sidecar_path(name)} is the index of an earlier file; {hint}")
     if as_json:
-        emit({"records": written, "outputs": target.names})
+        emit({"records": written, "outputs": target.names}, err=output == STREAM)
     elif output != STREAM:
         where = (
             output
             if len(target.names) == 1
             else f"{count_text(len(target.names), 'file')}, {target.names[0]} …"
         )
-        click.echo(f"{count_text(written, 'record')} to {where}")
+        say(f"{count_text(written, 'record')} to {where}")
 
 
 def _count(source: Iterable[Batch]) -> int:
@@ -218,5 +219,5 @@ def _count(source: Iterable[Batch]) -> int:
 
 @contextmanager
 def _bar(label: str, total: int) -> Iterator[Callable[[Batch], None]]:
-    with progress(label, total or None) as advance:
+    with progress(label, total) as advance:
         yield lambda batch: advance(batch.num_bytes)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfrecord._cli.common import safe
 from tfrecord._cli.sniffing import as_text, sniff_bytes
+from tfrecord._cli.terminal import safe
 
 _TEXT = 120
 _NUMBERS = 8

@@ -19,8 +19,8 @@ from tfrecord._cli.common import (
     json_option,
     paths_argument,
     progress,
-    safe,
 )
+from tfrecord._cli.terminal import say
 from tfrecord.schema import SchemaCollector
 
 
@@ -67,7 +67,7 @@ def index(
     if check:
         return _check(paths, as_json)
     names = columns or []
-    with progress("index", None) as advance:
+    with progress("index", 0) as advance:
         results = build_indexes(
             [path for path in paths if not is_index_name(path)] or list(paths),
             jobs=jobs,
@@ -80,7 +80,7 @@ def index(
         emit({"ok": not any(r.status == "failed" for r in results), "files": [_document(r) for r in results]})
     else:
         for result in results:
-            click.echo(safe(_line(result)))
+            say(_line(result))
     return 1 if any(result.status == "failed" for result in results) else 0
 
 
@@ -122,7 +122,7 @@ def _check(paths: tuple[str, ...], as_json: bool) -> int:
             {"path": path, "index_path": place, "status": status, "records": records, "error": error}
         )
         if not as_json:
-            click.echo(safe(error or f"good    {place}  {count_text(records or 0, 'record')}"))
+            say(error or f"good    {place}  {count_text(records or 0, 'record')}")
     failed = any(outcome["error"] for outcome in outcomes)
     if as_json:
         emit({"ok": not failed, "files": outcomes})

@@ -31,12 +31,12 @@ from tfrecord._cli.common import (
     more_text,
     paths_argument,
     progress,
-    safe,
     size_text,
     table,
 )
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import value_text
+from tfrecord._cli.terminal import safe, say
 from tfrecord._reading.payload_batches import Batch, batches, record_type_of
 from tfrecord.schema import check_metadata, merge_schemas
 
@@ -100,7 +100,7 @@ def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
         for path in paths:
             if left_out := _left_out(path, files):
                 them = f"{count_text(len(left_out), 'other file')} in {path}, {left_out[0]} …"
-                click.echo(safe(f"not looked at: {them} (name them, or give a glob)"), err=True)
+                say(f"not looked at: {them} (name them, or give a glob)", err=True)
     return 0 if _is_fine(results, sets) else 1
 
 

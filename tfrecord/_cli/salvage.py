@@ -8,8 +8,9 @@ from dataclasses import asdict
 import click
 
 from indexer.outputs import STREAM
-from tfrecord._cli.common import compression_option, count_text, emit, json_option, progress, safe, size_text
-from tfrecord.repair import SalvageReport
+from tfrecord._cli.common import bar, compression_option, count_text, emit, json_option, size_text
+from tfrecord._cli.terminal import say
+from tfrecord.repair import Damage, SalvageReport, StreamDamage
 from tfrecord.repair import salvage as salvage_file
 
 _LINES = 1000
@@ -29,10 +30,10 @@ _LINES = 1000
 def salvage(
     source: str, destination: str, compression: str | None, output_compression: str | None, as_json: bool
 ) -> int:
-    """Write every whole record of a damaged file to a new one, and say what was lost. IN is never changed.
+    """Write every good record of a damaged file to a new file, and say what was lost. IN is never changed.
 
-    A record with a damaged payload is left out; after a damaged length the next record is found, wherever it
-    is. Exit code: 0 nothing was lost, 1 something was.
+    A record with a damaged payload is left out. After a damaged length the next record is found, wherever it
+    is. Exit code: 0 nothing was lost, 1 something was lost, 2 a file could not be read or written.
 
     \b
     Example:
@@ -40,15 +41,7 @@ def salvage(
     """
     if source != STREAM and os.path.isdir(source):
         raise click.UsageError(f"{source} is a folder; salvage takes one file")
-    done = 0
-    with progress("salvage", None if source == STREAM else 100) as advance:
-
-        def show(at: int, total: int) -> None:
-            nonlocal done
-            share = 100 * at // max(total, 1)
-            advance(share - done)
-            done = share
-
+    with bar("salvage") as show:
         report = salvage_file(
             source,
             destination,
@@ -57,32 +50,38 @@ def salvage(
             progress=show,
         )
     if as_json:
-        emit({**asdict(report), "ok": report.ok})
+        emit({**asdict(report), "ok": report.ok}, err=destination == STREAM)
     else:
         _print(report, to_stderr=destination == STREAM)
     return 0 if report.ok else 1
 
 
 def _print(report: SalvageReport, to_stderr: bool) -> None:
-    def say(text: str) -> None:
-        click.echo(safe(text), err=to_stderr)
-
     name = "<stdin>" if report.path == STREAM else report.path
-    for stream in report.stream_damages:
-        detail = f": {stream.detail}" if stream.detail else ""
-        say(f"{name}: compressed stream at byte {stream.offset}{detail} ({stream.reason})")
-    for damage in report.damages[:_LINES]:
-        detail = f"; {damage.detail}" if damage.detail else ""
-        what = f"{count_text(damage.length, 'byte')} passed over ({damage.reason}{detail})"
-        say(f"{name}: record {damage.record} at offset {damage.offset}: {what}")
-    if report.num_damages > _LINES:
-        say(f"... and {count_text(report.num_damages - _LINES, 'more damage')}")
+    lines = [_stream_line(name, damage) for damage in report.stream_damages]
+    lines += [_line(name, damage) for damage in report.damages[: _LINES + 1]]
+    for line in lines[:_LINES]:
+        say(line, err=to_stderr)
+    num_lines = report.num_damages + len(report.stream_damages)
+    if num_lines > _LINES:
+        say(f"... and {count_text(num_lines - _LINES, 'more damage')}", err=to_stderr)
     lost = "nothing was lost"
     if not report.ok:
         stretches = count_text(report.num_damages, "damaged stretch", "es")
-        lost = f"{stretches}, {size_text(report.bytes_lost)} passed over"
+        lost = f"{stretches}, {size_text(report.bytes_lost)} left out"
         if report.stream_damages:
-            lost += "; what the compressed stream lost cannot be counted"
-    say(f"{count_text(report.records, 'record')} to {report.output}; {lost}")
+            lost += "; what the damaged compression lost cannot be counted"
+    say(f"{count_text(report.records, 'record')} to {report.output}; {lost}", err=to_stderr)
     if report.hint:
-        say(f"{name}: {report.hint}")
+        say(f"{name}: {report.hint}", err=to_stderr)
+
+
+def _stream_line(name: str, damage: StreamDamage) -> str:
+    detail = f": {damage.detail}" if damage.detail else ""
+    return f"{name}: compressed stream at byte {damage.offset}{detail} ({damage.reason})"
+
+
+def _line(name: str, damage: Damage) -> str:
+    detail = f"; {damage.detail}" if damage.detail else ""
+    what = f"{count_text(damage.length or 0, 'byte')} left out ({damage.reason}{detail})"
+    return f"{name}: record {damage.record} at offset {damage.offset}: {what}"

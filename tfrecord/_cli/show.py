@@ -25,12 +25,12 @@ from tfrecord._cli.common import (
     json_option,
     more_text,
     paths_argument,
-    safe,
     table,
 )
 from tfrecord._cli.conversion.json_and_tar import record_json
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import bytes_text, kind_of, value_text
+from tfrecord._cli.terminal import complain, safe
 from tfrecord._reading.payload_batches import batches
 from tfrecord.parse import record_kind
 from tfrecord.reader import TFRecordReader
@@ -142,7 +142,7 @@ def _show(items: Iterable[Item], columns: list[str] | None, record_type: str, as
             raise error.at(path, record) from None
     missing = [] if as_json else [name for name in columns or () if name not in seen]
     if missing:
-        click.echo(f"tfrecord: no record shown has a feature {', '.join(map(repr, missing))}", err=True)
+        complain(f"no record shown has a feature {', '.join(map(repr, missing))}")
 
 
 def _line(document: Any) -> None:

@@ -25,12 +25,12 @@ from tfrecord._cli.common import (
     paths_argument,
     plain,
     progress,
-    safe,
     size_text,
     table,
     threads_option,
 )
 from tfrecord._cli.describe import bytes_text
+from tfrecord._cli.terminal import safe
 from tfrecord._reading.payload_batches import batches, threaded
 
 
@@ -62,7 +62,7 @@ def stats(
     files = expand(paths)
     total = sum(os.path.getsize(path) for path in files if os.path.isfile(path))
     result = BatchStats()
-    with progress("stats", total or None) as advance:
+    with progress("stats", total) as advance:
         source = batches(files, compression=compression)
         for part in threaded(
             lambda batch: stats_of(batch, columns, result), source, default_threads(threads)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from indexer.errors import TFRecordError
 from tfrecord._cli.common import (
+    bar,
     compression_option,
     count_text,
     default_threads,
@@ -16,12 +16,12 @@ from tfrecord._cli.common import (
     expand,
     json_option,
     paths_argument,
-    progress,
-    safe,
     size_text,
     threads_option,
 )
-from tfrecord._repair.checker import Checker, FileCheck
+from tfrecord._cli.terminal import say
+from tfrecord.repair import VerifyReport
+from tfrecord.repair import verify as verify_files
 
 
 @click.command()
@@ -32,9 +32,9 @@ from tfrecord._repair.checker import Checker, FileCheck
     "record_type",
     type=click.Choice(["auto", "example", "sequence_example", "bytes"]),
     default="auto",
-    help="What payloads are (default: what most of the first are).",
+    help="What the payloads are (default: by their content).",
 )
-@click.option("--checksums-only", is_flag=True, help="Do not parse the messages.")
+@click.option("--checksums-only", is_flag=True, help="Check checksums, not messages.")
 @threads_option
 @json_option
 def verify(
@@ -47,70 +47,64 @@ def verify(
 ) -> int:
     """Check every byte: both checksums of every record, streams to their end, messages completely.
 
-    Prints one line for each damage (file, record, offset, reason) and goes on after it; then a summary.
+    Prints one line per damage (file, record, offset, reason) and goes on after it; then a summary.
 
     \b
     Example:
       tfrecord verify data/*.tfrecord
     """
     files = expand(paths)
-    total = sum(os.path.getsize(path) for path in files if os.path.isfile(path))
-    with progress("verify", total) as advance:
-        checker = Checker(
-            threads=default_threads(threads),
-            parse=not checksums_only,
+    with bar("verify") as report:
+        found = verify_files(
+            files,
+            compression_type=compression,
             record_type=record_type,
-            report=None if as_json else _print,
-            progress=advance,
+            parse=not checksums_only,
+            num_threads=default_threads(threads),
+            progress=report,
+            on_damage=None if as_json else lambda damage: say(str(damage)),
         )
-        results = checker.check(files, compression)
-    damaged = [result for result in results if result.num_damages]
     if as_json:
-        emit(_document(results))
+        emit(_document(found))
     else:
-        _summary(results, damaged, checksums_only)
-    return 1 if damaged else 0
+        _summary(found, checksums_only)
+    return 0 if found.ok else 1
 
 
-def _print(error: TFRecordError) -> None:
-    click.echo(safe(str(error)))
-
-
-def _document(results: list[FileCheck]) -> dict[str, Any]:
+def _document(found: VerifyReport) -> dict[str, Any]:
     return {
-        "ok": not any(result.num_damages for result in results),
-        "records": sum(result.records for result in results),
-        "num_damages": sum(result.num_damages for result in results),
+        "ok": found.ok,
+        "records": found.records,
+        "num_damages": found.num_damages,
         "files": [
             {
-                "path": result.path,
-                "ok": not result.num_damages,
-                "records": result.records,
-                "bytes": result.size,
-                "compression": result.compression,
-                "record_type": result.record_type,
-                "num_damages": result.num_damages,
-                "damages": result.damages,
+                "path": file.path,
+                "ok": file.ok,
+                "records": file.records,
+                "bytes": file.size,
+                "compression": file.compression,
+                "record_type": file.record_type,
+                "num_damages": file.num_damages,
+                "damages": [{**asdict(damage), "message": str(damage)} for damage in file.damages],
             }
-            for result in results
+            for file in found.files
         ],
     }
 
 
-def _summary(results: list[FileCheck], damaged: list[FileCheck], checksums_only: bool) -> None:
-    records = sum(result.records for result in results)
-    size = sum(result.size for result in results)
-    types = sorted({result.record_type for result in results if result.record_type})
-    if damaged:
-        count = sum(result.num_damages for result in damaged)
-        words = f"{count_text(count, 'damage')} in {len(damaged)} of {count_text(len(results), 'file')}"
-        words += f"; {count_text(records, 'good record')}"
-        words += " (tfrecord salvage writes what is good to a new file)"
+def _summary(found: VerifyReport, checksums_only: bool) -> None:
+    num_files = len(found.files)
+    types = {file.record_type for file in found.files if file.record_type}
+    if not found.ok:
+        damaged = sum(not file.ok for file in found.files)
+        words = f"{count_text(found.num_damages, 'damage')} in {damaged} of {count_text(num_files, 'file')}"
+        words += f"; {count_text(found.records, 'good record')}"
+        words += " ('tfrecord salvage' writes the good records to a new file)"
     else:
-        counted = f"{count_text(len(results), 'file')}, {count_text(records, 'record')}"
-        words = f"{counted}, {size_text(size)}: all good"
-    if types == ["bytes"]:
-        words += " (payloads are no Examples: only checksums tell)"
+        size = size_text(sum(file.size for file in found.files))
+        words = f"{count_text(num_files, 'file')}, {count_text(found.records, 'record')}, {size}: all good"
+    if types == {"bytes"}:
+        words += " (the payloads are not Examples: only checksums were checked)"
     elif checksums_only:
         words += " (messages were not parsed)"
-    click.echo(words)
+    say(words)

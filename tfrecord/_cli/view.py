@@ -8,6 +8,7 @@ import click
 
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
+from tfrecord._cli.terminal import say
 from tfrecord._cli.viewer.data import ViewData
 from tfrecord._cli.viewer.server import ViewServer
 from tfrecord.reader import TFRecordReader
@@ -38,11 +39,11 @@ def view(paths: tuple[str, ...], port: int, no_browser: bool, compression: str |
             if as_json:
                 emit({"url": server.url, "records": data.count})
             else:
-                click.echo(server.url)
-                click.echo(f"{count_text(data.count, 'record')}; Ctrl-C ends it", err=True)
+                say(server.url)
+                say(f"{count_text(data.count, 'record')}; Ctrl-C ends it", err=True)
             if not no_browser:
                 webbrowser.open(server.url)
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
-                click.echo("ended", err=True)
+                say("ended", err=True)

@@ -7,20 +7,21 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
+from indexer.compression import HEAD_SIZE
+from indexer.errors import CompressionError, CorruptRecordError
 from indexer.files import is_url
-from indexer.framing import HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
+from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
 from indexer.outputs import STREAM
-from indexer.streams import detect, normalize_compression, open_stream
+from indexer.streams import detect, open_stream
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import batches
 from tfrecord._repair.inflate import inflate
 from tfrecord._repair.mapped import forget, map_file
+from tfrecord._repair.reports import MOST_ENTRIES, Damage, FileReport
 from tfrecord._repair.resync import FrameFinder
 from tfrecord._repair.turns import Turns
 from tfrecord.parse import bad_messages, record_kind
@@ -30,33 +31,15 @@ _BLOCK = 1 << 20
 # So much of a map stays in this process: letting go of it costs something, too.
 _HELD = 32 << 20
 _LOOK_AT = 64
-_KEPT = 10_000
-
-
-@dataclass
-class FileCheck:
-    """What was found in one file, the one at `place`. `records` counts the good ones; `damages` holds at
-    most 10,000, `num_damages` counts all."""
-
-    path: str
-    place: int = 0
-    records: int = 0
-    size: int = 0
-    compression: str = ""
-    record_type: str = ""
-    num_damages: int = 0
-    damages: list[dict[str, Any]] = field(default_factory=list)
-
-
-Report = Callable[[TFRecordError], None]
+RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
 
 
 class Checker:
-    """Checks files on some threads; `report` gets each damage when it is found, but those of a file after
-    those of the files before it.
+    """Checks files on some threads; `on_damage` gets each damage as soon as it is found and all files before
+    that one are done.
 
     `parse=False` leaves messages alone; `record_type` says what payloads are (`auto`: by the first of them).
-    `progress` is called with the bytes that were done, from any thread.
+    `progress` is called, from any thread, with the number of bytes that were done since the last call.
     """
 
     def __init__(
@@ -65,17 +48,19 @@ class Checker:
         threads: int = 1,
         parse: bool = True,
         record_type: str = "auto",
-        report: Report | None = None,
-        progress: Callable[[int], None] | None = None,
+        on_damage: Callable[[Damage], object] | None = None,
+        progress: Callable[[int], object] | None = None,
     ) -> None:
         self.threads, self.parse, self.record_type = threads, parse, record_type
-        self.report, self.progress = report, progress
-        self._turns: Turns[TFRecordError]
+        self.on_damage, self.progress = on_damage, progress
+        self._turns: Turns[Damage]
+        self._places: dict[int, int] = {}
         self._pool: ThreadPoolExecutor
 
-    def check(self, paths: Sequence[str], compression: str | None = None) -> list[FileCheck]:
-        """Check files; `-` is standard input. One that cannot be read is damaged, too."""
-        results = [FileCheck(path, place) for place, path in enumerate(paths)]
+    def check(self, paths: Sequence[str], compression: str) -> list[FileReport]:
+        """Check files; `-` is standard input. A file that cannot be read counts as damaged."""
+        results = [FileReport(path) for path in paths]
+        self._places = {id(result): place for place, result in enumerate(results)}
         self._turns = Turns(self._give)
         with ThreadPoolExecutor(self.threads) as self._pool:
             # Reading what is no file may wait for long, which only this thread can be called away from.
@@ -93,26 +78,25 @@ class Checker:
                     raise
         return results
 
-    def _give(self, error: TFRecordError) -> None:
-        if self.report is not None:
-            self.report(error)
+    def _give(self, damage: Damage) -> None:
+        if self.on_damage is not None:
+            self.on_damage(damage)
 
-    def _check_file(self, result: FileCheck, compression: str | None) -> None:
+    def _check_file(self, result: FileReport, kind: str) -> None:
         try:
-            self._check(result, compression)
+            self._check(result, kind)
         except OSError as error:
-            failure: Any = TFRecordError(f"{result.path}: {error.strerror or error}")
-            failure.record, failure.offset, failure.reason = None, None, "unreadable"
-            self._damaged(failure, result)
-        self._turns.done(result.place)
+            words = error.strerror or str(error)
+            self._damaged(Damage(result.path, None, None, None, "unreadable", words), result)
+        self._turns.done(self._places[id(result)])
 
-    def _check(self, result: FileCheck, compression: str | None) -> None:
-        path, kind = result.path, normalize_compression(compression)
+    def _check(self, result: FileReport, kind: str) -> None:
+        path = result.path
         plain = path != STREAM and not is_url(path) and os.path.isfile(path)
         if plain:
             with open(path, "rb") as file:
                 result.size = os.fstat(file.fileno()).st_size
-                head = file.read(512)
+                head = file.read(HEAD_SIZE)
                 if kind == "auto":
                     kind = detect(head) or ""
                 if not kind:
@@ -123,22 +107,22 @@ class Checker:
 
     # Plain files: hop ahead, then check blocks of frames on the threads.
 
-    def _check_buffer(self, data: memoryview, result: FileCheck, at: int = 0, record: int = 0) -> None:
+    def _check_buffer(self, data: memoryview, result: FileReport, at: int = 0, record: int = 0) -> None:
         finder = FrameFinder(data)
         while at < len(data):
             damage = self._run(data, at, record, result)
             if damage is None:
                 return
             at, record, reason = damage
-            head = bytes(data[:512])
-            self._damaged(
-                corrupt_error(reason, path=result.path, record=record, offset=at, buffer_head=head), result
-            )
             following = finder.resume(at)
+            error = corrupt_error(
+                reason, path=result.path, record=record, offset=at, buffer_head=bytes(data[:HEAD_SIZE])
+            )
+            self._damaged(_entry(error, following - at), result)
             self._advance(following - at, result)
             at, record = following, record + 1
 
-    def _run(self, data: memoryview, at: int, record: int, result: FileCheck) -> tuple[int, int, str] | None:
+    def _run(self, data: memoryview, at: int, record: int, result: FileReport) -> tuple[int, int, str] | None:
         """Check frames up to the first damaged one: its offset, number and reason; None at the end."""
         waiting: deque[tuple[Any, int, Future[Any]]] = deque()
         block, hop_at, kept, reason = _FIRST_BLOCK, at, at, None
@@ -158,7 +142,8 @@ class Checker:
             good = len(hop.offsets) if bad is None else bad[0]
             result.records += good
             for row, text in troubles:
-                self._trouble(result, first + row, int(hop.offsets[row]), text)
+                place = int(hop.offsets[row]), int(hop.lengths[row]) + FRAME_OVERHEAD
+                self._bad_message(result, first + row, place, text)
             if bad is not None:
                 for *_, later in waiting:
                     later.cancel()
@@ -170,7 +155,7 @@ class Checker:
             self._advance(hop.end - int(hop.offsets[0]), result)
 
     def _check_block(
-        self, data: memoryview, offsets: Any, lengths: Any, result: FileCheck
+        self, data: memoryview, offsets: Any, lengths: Any, result: FileReport
     ) -> tuple[tuple[int, str] | None, list[tuple[int, str]]]:
         """The first damaged frame of some, and the messages before it that are not valid."""
         bad = check_frames(data, offsets, lengths)
@@ -181,37 +166,42 @@ class Checker:
 
     # Streams: in order, on the thread of the file.
 
-    def _check_stream(self, path: str, kind: str, result: FileCheck, plain: bool) -> None:
-        errors: list[TFRecordError] = []
+    def _check_stream(self, path: str, kind: str, result: FileReport, plain: bool) -> None:
+        errors: list[Any] = []
         for batch in batches([path], compression=kind or "none", on_damage=errors.append):
-            self._flush(errors, result)
+            starts = batch.chunk.base_offset + batch.chunk.offsets.astype(np.int64)
+            self._note(errors, result, int(starts[0]))
             self._advance(0, result)
             result.records += len(batch.payloads)
             result.size += 0 if plain else batch.num_bytes
             for row, text in self._messages(batch.payloads, result):
-                offset = batch.chunk.base_offset + int(batch.chunk.offsets[row])
-                self._trouble(result, batch.first + row, offset, text)
-        last = errors[-1] if errors else None
-        self._flush(errors, result)
-        if plain and isinstance(last, CorruptRecordError) and last.reason == "bad_length_crc":
+                place = int(starts[row]), int(batch.chunk.lengths[row]) + FRAME_OVERHEAD
+                self._bad_message(result, batch.first + row, place, text)
+        last = errors.pop() if errors else None
+        self._note(errors, result, last.offset if last else None)
+        if plain and last and last.reason == "bad_length_crc":
             self._rest_of_stream(path, kind, result, last)
-        elif isinstance(last, CorruptRecordError) and last.reason != "bad_payload_crc":
-            self._drain(path, kind, result)
+        elif last:
+            self._damaged(_entry(last, None), result)
+            if isinstance(last, CorruptRecordError) and last.reason != "bad_payload_crc":
+                self._drain(path, kind, result)
         if plain and self.progress is not None:
             self.progress(result.size)
 
-    def _rest_of_stream(self, path: str, kind: str, result: FileCheck, error: CorruptRecordError) -> None:
+    def _rest_of_stream(self, path: str, kind: str, result: FileReport, error: CorruptRecordError) -> None:
         """After a damaged length in a compressed file: decompress it to look for what follows."""
         with open(path, "rb") as file, tempfile.TemporaryFile() as spool:
-            for damage in inflate(map_file(file), kind, spool, self._turns.check):
-                self._damaged(
-                    CompressionError(path, None, damage.offset, damage.reason, damage.detail), result
-                )
+            stream_damages = inflate(map_file(file), kind, spool, self._turns.check)
             data = map_file(spool)
-            following = FrameFinder(data).resume(int(error.offset or 0))
+            at = int(error.offset or 0)
+            following = FrameFinder(data).resume(at)
+            self._damaged(_entry(error, following - at), result)
+            for damage in stream_damages:
+                entry = Damage(path, None, damage.offset, None, damage.reason, damage.detail)
+                self._damaged(entry, result)
             self._check_buffer(data, result, following, int(error.record or 0) + 1)
 
-    def _drain(self, path: str, kind: str, result: FileCheck) -> None:
+    def _drain(self, path: str, kind: str, result: FileReport) -> None:
         """Frames ended too early; whether the stream itself is whole is still to be said."""
         if path == STREAM:
             return
@@ -220,11 +210,11 @@ class Checker:
                 while stream.read_some(1 << 20):
                     self._advance(0, result)
         except CompressionError as error:
-            self._damaged(error, result)
+            self._damaged(_entry(error, None), result)
 
     # Messages.
 
-    def _messages(self, payloads: BytesColumn, result: FileCheck) -> list[tuple[int, str]]:
+    def _messages(self, payloads: BytesColumn, result: FileReport) -> list[tuple[int, str]]:
         """(row, what is wrong) of every payload that is no valid message."""
         if not result.record_type:
             result.record_type = self._type_of(payloads)
@@ -246,30 +236,31 @@ class Checker:
 
     # What was found.
 
-    def _advance(self, count: int, result: FileCheck) -> None:
+    def _advance(self, count: int, result: FileReport) -> None:
         """So many more bytes of a plain file are done; of a compressed one they are not those of the file."""
         self._turns.check()
         if self.progress is not None and not result.compression:
             self.progress(count)
 
-    def _flush(self, errors: list[TFRecordError], result: FileCheck) -> None:
-        for error in errors:
-            self._damaged(error, result)
+    def _note(self, errors: list[Any], result: FileReport, end: int | None) -> None:
+        """Put errors of a stream, in their order, into the report; what comes after them is at `end`."""
+        for i, error in enumerate(errors):
+            following = errors[i + 1].offset if i + 1 < len(errors) else end
+            known = error.reason == "bad_payload_crc" and following is not None
+            self._damaged(_entry(error, following - error.offset if known else None), result)
         errors.clear()
 
-    def _trouble(self, result: FileCheck, record: int, offset: int, text: str) -> None:
+    def _bad_message(self, result: FileReport, record: int, place: tuple[int, int], text: str) -> None:
         result.records -= 1
-        self._damaged(CorruptRecordError(result.path, record, offset, "bad_message", text), result)
+        self._damaged(Damage(result.path, record, *place, "bad_message", text), result)
 
-    def _damaged(self, error: Any, result: FileCheck) -> None:
+    def _damaged(self, damage: Damage, result: FileReport) -> None:
         result.num_damages += 1
-        if len(result.damages) < _KEPT:
-            result.damages.append(
-                {
-                    "record": error.record,
-                    "offset": error.offset,
-                    "reason": error.reason,
-                    "message": str(error),
-                }
-            )
-        self._turns.put(result.place, error)
+        if len(result.damages) < MOST_ENTRIES:
+            result.damages.append(damage)
+        self._turns.put(self._places[id(result)], damage)
+
+
+def _entry(error: Any, length: int | None) -> Damage:
+    """The entry of an error about a record or a stream."""
+    return Damage(error.path, error.record, error.offset, length, error.reason, error.detail, error.hint)

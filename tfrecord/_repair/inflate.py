@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
+import numpy as np
+
 _INPUT = 1 << 16
+# A stream is begun with little, because most of what only looks like the start of one shows it at once.
+_FIRST_INPUT = 32
 _OUTPUT = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b\x08"
-# Where a member is cut the decoder may go on into the next: so far, if that is inside a stored block.
+# A gzip header: ten bytes, then by its flags an extra field, a file's name, a comment and a checksum.
+_HEADER = 10
+_EXTRA, _TEXTS, _HEADER_CHECKSUM = 4, (8, 16), 2
+_LONGEST_TEXT = 1 << 16
+_LONGEST_HEADER = _HEADER + 2 + 0xFFFF + 2 * _LONGEST_TEXT + 2
+_SEARCH = 1 << 18
+# A cut member may be decoded into the next one: so far, if the cut is inside a stored block.
 _OVERRUN = 1 << 16
-# So many members in a row are tried that start before where it stopped in an earlier one.
+# So many members in a row are tried that start before where an earlier one stopped.
 _TRIES_BEHIND = 4
+_KEPT = 10_000
 
 
 @dataclass(frozen=True)
@@ -42,61 +54,138 @@ class _Deflate:
         while True:
             self._look()
             made = self._inflater.decompress(piece, _OUTPUT)
-            self._out.write(made)
-            self.checksum = self._check(made, self.checksum)
-            self.size += len(made)
+            if made:
+                self._out.write(made)
+                self.checksum = self._check(made, self.checksum)
+                self.size += len(made)
             # Behind the end zlib keeps showing input that it did not consume.
             piece = self._inflater.unconsumed_tail
             if self._inflater.eof or (not piece and len(made) < _OUTPUT):
                 return
 
+    def _fed(self, piece: Any) -> bool:
+        """Feed a piece; where it is damaged, go back to the state before it and return False."""
+        before = self._inflater.copy()
+        checksum, size = self.checksum, self.size
+        try:
+            self._feed(piece)
+        except zlib.error:
+            if self.size != size:
+                self._out.seek(size - self.size, 1)
+                self._out.truncate()
+            self._inflater, self.checksum, self.size = before, checksum, size
+            return False
+        self.at += len(piece)
+        return True
+
     def run(self) -> str | None:
         """None where the stream came to its end; else the reason. `at` is then behind what was used."""
+        length = _FIRST_INPUT
         while not self._inflater.eof:
-            piece = self._data[self.at : self.at + _INPUT]
+            piece = self._data[self.at : self.at + length]
             if not piece:
                 self._feed(b"")
                 return "truncated_stream"
-            before = self._inflater.copy()
-            place = self._out.tell(), self.checksum, self.size
-            try:
-                self._feed(piece)
-            except zlib.error:
-                # Again from before this piece, a byte at a time: all that comes before the damage is kept.
-                self._out.seek(place[0])
-                self._out.truncate()
-                self.checksum, self.size = place[1:]
-                self._inflater = before
-                return self._crawl(piece)
-            self.at += len(piece)
+            if not self._fed(piece):
+                self._up_to_damage(piece)
+                return "bad_stream"
+            length = min(2 * length, _INPUT)
         self.at -= len(self._inflater.unused_data)
         return None
 
-    def _crawl(self, piece: memoryview) -> str:
-        for i in range(len(piece)):
-            try:
-                self._feed(piece[i : i + 1])
-            except zlib.error:
-                break
-            self.at += 1
-        return "bad_stream"
+    def _up_to_damage(self, piece: memoryview) -> None:
+        """Feed all that comes before the byte of a piece that is damaged."""
+        while len(piece) > 1:
+            half = len(piece) // 2
+            piece = piece[half:] if self._fed(piece[:half]) else piece[:half]
 
 
-def _gzip_body(data: memoryview, at: int) -> int | None:
-    """Where the deflate stream of the gzip member at `at` starts; None where no member starts there."""
-    head = bytes(data[at : at + 10])
-    if head[:3] != GZIP_MAGIC or len(head) < 10 or head[3] & 0xE0:
-        return None
-    flags, body = head[3], at + 10
-    if flags & 4:
-        body += 2 + int.from_bytes(data[body : body + 2], "little")
-    for flag in (8, 16):
-        if flags & flag:
-            end = bytes(data[body : body + (1 << 16)]).find(b"\0")
-            if end < 0:
-                return None
-            body += end + 1
-    return body + 2 if flags & 2 else body
+class GzipMembers:
+    """Where gzip members may start in `data`. The places that are asked for never go back."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._searched = 0
+        self._found: deque[tuple[int, int, bool]] = deque()
+
+    def body(self, at: int) -> int | None:
+        """Where the deflate stream of the member at `at` starts; None where no member starts there."""
+        self._search(at)
+        return self._found[0][1] if self._found and self._found[0][0] == at else None
+
+    def next(self, start: int) -> int:
+        """The first place from `start` on where a member may start, -1 where there is none."""
+        while start < len(self._data):
+            self._search(start)
+            while self._found:
+                at, body, may_be = self._found[0]
+                if may_be and _begins(self._data[body : body + _FIRST_INPUT]):
+                    return at
+                self._found.popleft()
+            start = self._searched
+        return -1
+
+    def _search(self, start: int) -> None:
+        """Forget what lies before `start`, and look at the next part where `start` is not in this one."""
+        while self._found and self._found[0][0] < start:
+            self._found.popleft()
+        if start >= self._searched:
+            self._searched = start + _SEARCH
+            self._found.extend(_member_starts(self._data, start, self._searched))
+
+
+def _member_starts(data: memoryview, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
+    """The gzip headers from `start` to `stop`: where each is, where its deflate stream starts, and whether
+    that stream's first bytes may be right."""
+    part = bytes(data[start : stop + _LONGEST_HEADER])
+    size = len(part)
+    byte = np.frombuffer(part + bytes(16), np.uint8)
+    wanted = slice(0, max(0, min(stop - start, size - _HEADER + 1)))
+    is_header = np.ones(wanted.stop, np.bool_)
+    for i, value in enumerate(GZIP_MAGIC):
+        is_header &= byte[i:][wanted] == value
+    is_header &= byte[3:][wanted] < 0x20
+    at = np.flatnonzero(is_header)
+    if not len(at):
+        return iter(())
+    flags, body = byte[at + 3], at + _HEADER
+    extra = np.where(flags & _EXTRA, 2 + _pair(byte, body), 0)
+    body = np.minimum(body + extra, size)
+    ends = np.append(np.flatnonzero(byte[:size] == 0), 1 << 40) if (flags & sum(_TEXTS)).any() else byte
+    whole = np.ones(len(at), np.bool_)
+    for flag in _TEXTS:
+        if not (named := flags & flag != 0).any():
+            continue
+        end = ends[np.searchsorted(ends, body)]
+        whole &= ~named | (end - body < _LONGEST_TEXT)
+        body = np.where(named & whole, end + 1, body)
+    body = np.minimum(body + (flags & _HEADER_CHECKSUM), size)
+    found = (at[whole] + start).tolist(), (body[whole] + start).tolist()
+    return zip(*found, _may_be_deflate(byte, body[whole], size).tolist(), strict=True)
+
+
+def _may_be_deflate(byte: Any, at: Any, size: int) -> Any:
+    """Whether a deflate stream may start at each of these places, by the head of its first block (RFC 1951,
+    3.2.3)."""
+    first, second = byte[at], byte[at + 1]
+    kind = first & 6
+    stored = (kind == 0) & (_pair(byte, at + 1) ^ _pair(byte, at + 3) == 0xFFFF)
+    dynamic = (kind == 4) & (first >> 3 <= 29) & (second & 31 <= 29)
+    return stored | dynamic | (kind == 2) | (at + 5 > size)
+
+
+def _begins(piece: memoryview) -> bool:
+    """Whether a deflate stream that starts with `piece` may give anything."""
+    try:
+        zlib.decompressobj(-15).decompress(piece, 1)
+    except zlib.error:
+        return False
+    return True
+
+
+def _pair(byte: Any, at: Any) -> Any:
+    """The 16-bit numbers at some places."""
+    return byte[at].astype(np.int64) | byte[at + 1].astype(np.int64) << 8
 
 
 def _zlib_body(data: memoryview, at: int) -> int | None:
@@ -105,59 +194,61 @@ def _zlib_body(data: memoryview, at: int) -> int | None:
     return at + 2 if fits else None
 
 
-def find(data: memoryview, needle: bytes, start: int) -> int:
-    for at in range(start, len(data), _OUTPUT):
-        place = bytes(data[at : at + _OUTPUT + len(needle) - 1]).find(needle)
-        if place >= 0:
-            return at + place
-    return -1
-
-
 def inflate(
     data: memoryview, kind: str, out: IO[bytes], look: Callable[[], object] = lambda: None
 ) -> list[StreamDamage]:
-    """Write to `out` (seekable) what every member of `data` holds, and tell what was damaged.
+    """Write to `out` (seekable) what every member of `data` holds, and return what was damaged: at most
+    10,000 places.
 
     `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member the search for the next member goes on
-    from there, or from a little before: of a member that was cut the decoder may notice only inside the
-    next. A wrong trailer costs nothing: what was decompressed is kept, since records have checksums of
-    their own. `look` is called now and then, and may raise to end this.
+    from there, or from a little before, because a cut member may be decoded into the next one. A wrong
+    trailer costs nothing: what was decompressed is kept, since records have checksums of their own. `look` is
+    called now and then, and may raise to end this.
     """
-    body_of = _gzip_body if kind == "gzip" else _zlib_body
+    members = GzipMembers(data)
     damages: list[StreamDamage] = []
+
+    def note(offset: int, reason: str, detail: str = "") -> None:
+        if len(damages) < _KEPT:
+            damages.append(StreamDamage(offset, reason, detail))
+
     at = reached = behind = 0
     while at < len(data):
         behind = behind + 1 if at < reached else 0
-        body, following = body_of(data, at), at + 1
+        body, following = members.body(at) if kind == "gzip" else _zlib_body(data, at), at + 1
         if body is None:
-            if kind == "gzip" and at and not any(data[at : at + _OUTPUT]) and not _any_set(data, at):
+            if kind == "gzip" and at and not any_set(data, at, len(data)):
                 break  # zero padding after the last member is allowed
-            missing = "trailing_garbage" if at else "truncated_stream" if len(data) < 10 else "bad_stream"
-            damages.append(StreamDamage(at, missing, "no member starts here"))
+            missing = (
+                "trailing_garbage" if at else "truncated_stream" if len(data) < _HEADER else "bad_stream"
+            )
+            note(at, missing, "no member starts here")
         else:
             check = zlib.crc32 if kind == "gzip" else zlib.adler32
             stream = _Deflate(data, body, check, int(kind != "gzip"), out, look)
             reason = stream.run()
             if reason is not None:
-                damages.append(StreamDamage(stream.at, reason))
+                note(stream.at, reason)
             else:
                 end, reason = _trailer(data, stream, kind)
                 if reason is None:
                     at = end
                     continue
-                damages.append(StreamDamage(end, reason, "the stream's own checksum does not fit or is cut"))
+                note(end, reason, "the stream's own checksum does not fit or is cut")
             reached = max(reached, stream.at)
             following = max(following, stream.at - _OVERRUN if behind < _TRIES_BEHIND else reached)
         if kind != "gzip":
             break
-        at = find(data, GZIP_MAGIC, following)
+        at = members.next(following)
         if at < 0:
             break
     return damages
 
 
-def _any_set(data: memoryview, at: int) -> bool:
-    return any(bytes(data[i : i + _OUTPUT]).strip(b"\0") for i in range(at, len(data), _OUTPUT))
+def any_set(data: memoryview, start: int, end: int) -> bool:
+    """Whether any byte of a part is not zero."""
+    steps = range(start, end, _OUTPUT)
+    return any(bytes(data[at : min(at + _OUTPUT, end)]).strip(b"\0") for at in steps)
 
 
 def _trailer(data: memoryview, stream: _Deflate, kind: str) -> tuple[int, str | None]:

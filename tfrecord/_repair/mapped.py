@@ -1,12 +1,25 @@
-"""Files mapped to be read once, from front to back."""
+"""The bytes of a source as one buffer: mapped, spooled first where it is a stream, decompressed."""
 
 from __future__ import annotations
 
 import mmap
 import os
-from typing import IO
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any
 
-__all__ = ["forget", "map_file"]
+from indexer.compression import HEAD_SIZE, detect, is_frame
+from indexer.files import is_url
+from indexer.outputs import STREAM
+from indexer.streams import open_stream
+from tfrecord._repair.inflate import GzipMembers, StreamDamage, inflate
+from tfrecord._repair.resync import FrameFinder
+
+_COPY = 1 << 22
 
 
 def map_file(file: IO[bytes]) -> memoryview:
@@ -25,3 +38,52 @@ def forget(data: memoryview, start: int, end: int) -> None:
         end -= end % mmap.PAGESIZE
         if end > start:
             mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
+
+
+@contextmanager
+def opened(source: str, folder: str | None) -> Iterator[memoryview]:
+    """The bytes of a path, a URL or standard input. What is not a file is first copied to an unlinked
+    temporary file in `folder`."""
+    with ExitStack() as stack:
+        file: Any
+        if is_url(source):
+            file = stack.enter_context(open_stream(source, "NONE"))
+        else:
+            file = sys.stdin.buffer if source == STREAM else stack.enter_context(open(source, "rb"))
+        if source == STREAM or is_url(source) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            spool = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+            shutil.copyfileobj(file, spool, _COPY)
+            file = spool
+        yield map_file(file)
+
+
+@contextmanager
+def decompressed(
+    data: memoryview, compression: str, folder: str | None
+) -> Iterator[tuple[memoryview, str, list[StreamDamage]]]:
+    """The bytes without their compression, the name of the compression, and what is damaged of it.
+
+    `compression` is `"auto"`, `""`, `"gzip"` or `"zlib"`. What could be decompressed is in an unlinked
+    temporary file in `folder`.
+    """
+    kind = compression_of(data) if compression == "auto" else compression
+    if not kind or not len(data):
+        yield data, "", []
+        return
+    with tempfile.TemporaryFile(dir=folder) as spool:
+        damages = inflate(data, kind, spool)
+        if compression == "auto" and damages and not spool.tell() and any(FrameFinder(data).frames(0)):
+            yield data, "", []  # a plain file whose first bytes only look like a compressed one
+        else:
+            yield map_file(spool), kind, damages
+
+
+def compression_of(data: memoryview) -> str:
+    """`"gzip"`, `"zlib"` or `""` by content, also where the beginning of the stream is damaged."""
+    head = bytes(data[:HEAD_SIZE])
+    found = detect(head)
+    if found is not None or is_frame(head):
+        return found or ""
+    if head[:1] == b"\x78" and int.from_bytes(head[:2], "big") % 31 == 0:
+        return "zlib"
+    return "gzip" if GzipMembers(data).next(0) >= 0 and not any(FrameFinder(data).frames(0)) else ""

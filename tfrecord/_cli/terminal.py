@@ -1,0 +1,63 @@
+"""Text for a terminal, whatever it holds and whatever the terminal can show."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_ERRORS = "tfrecord.plain"
+# What stands for characters of ours where the encoding has no such character.
+_PLAIN = {"…": "...", "«": "<<", "»": ">>", "·": "-", "×": "x"}
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """What to write instead of characters that the encoding does not have."""
+    assert isinstance(error, UnicodeEncodeError)
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(c) or escaped(c) for c in missing), error.end
+
+
+codecs.register_error(_ERRORS, _plainly)
+
+
+@contextmanager
+def any_text() -> Iterator[None]:
+    """While the block runs, standard output and standard error take any text, in any locale."""
+    before = []
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        elif hasattr(stream, "reconfigure"):
+            before.append((stream, stream.errors))
+            stream.reconfigure(errors=_ERRORS)
+    try:
+        yield
+    finally:
+        for stream, errors in before:
+            stream.reconfigure(errors=errors)
+
+
+def escaped(character: str) -> str:
+    """A character as Python escapes it in a string."""
+    return character.encode("unicode_escape").decode()
+
+
+def safe(text: str) -> str:
+    """The text with everything escaped that could drive a terminal, or change the direction of text, or that
+    has no form of its own: all that Unicode calls control, format, private, unassigned or separator, but for
+    the space."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else escaped(c) for c in text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """One line of text on standard output, or on standard error; made safe to print."""
+    print(safe(text), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def complain(text: str) -> None:
+    """What is wrong, or should be known, on standard error."""
+    say(f"tfrecord: {text}", err=True)
