@@ -75,6 +75,23 @@ cdef extern from "survey.h" nogil:
         feature_sink sink
         int32_t *buffers
 
+    ctypedef struct decode_chunk:
+        scan_table tables[2]
+        int num_tables
+        column_output *outputs[2]
+        scan_record *records
+        int64_t first, count
+        uint8_t *bad
+        column_fault fault
+        int fault_table
+        int64_t fault_column, fault_row
+
+    enum:
+        CHUNK_SCAN, CHUNK_COUNT, CHUNK_FILL
+
+    void chunk_run(decode_chunk *chunk, int steps)
+    void chunk_free(decode_chunk *chunk)
+
     int varints_best_level()
     int64_t varints_count(const uint8_t *data, size_t length, int level)
     int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level)
@@ -84,16 +101,8 @@ cdef extern from "survey.h" nogil:
     int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
     void table_free(scan_table *table)
     void prefetch_object(const void *object)
-    void record_ahead(const scan_record *record)
-    int repeat_read(scan_table *table, const scan_record *record, uint64_t row)
-    void repeat_learn(scan_table *table, uint64_t row)
     int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
     int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row)
-    int column_count(const scan_table *table, const scan_column *column, column_output *out, column_fault *fault)
-    int column_fill(const scan_table *table, const scan_column *column, const scan_record *records,
-                    column_output *out, column_fault *fault)
-    int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
-                     column_output *out, column_fault *fault)
     int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot)
 
     ctypedef struct schema_entry:
@@ -107,6 +116,9 @@ cdef extern from "survey.h" nogil:
     void schema_scan(scan_table *features, scan_table *lists, const scan_record *records, int64_t count,
                      schema_state *state)
     int schema_column(const scan_table *table, const scan_column *column, int64_t rows, int level, schema_entry *entry)
+
+cdef extern from "pool.h" nogil:
+    void pool_run(void (*task)(void *context, int64_t index) noexcept nogil, void *context, int64_t count)
 
 cdef extern from "validate.h" nogil:
     int records_check(const scan_record *records, int64_t count, uint8_t *statuses)

@@ -6,7 +6,6 @@ The loops are in the C headers, without the GIL. A failure is a tuple (status, r
 `tfrecord.parse` turns into an exception; exceptions raised here are for callers that break the contract.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 import math
 import os
 
@@ -36,8 +35,9 @@ cdef uint8_t _NOTHING = 0
 
 # Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
 cdef uint64_t _MOST_CELLS = 1 << 24
-# Records that are worth a thread.
-cdef int64_t _ROWS_A_THREAD = 32
+# Bytes that are worth a thread, and how many of them a record counts for beside its own.
+cdef uint64_t _CHUNK_WORK = 1 << 19
+cdef uint64_t _RECORD_WORK = 16
 cdef int64_t _MOST_THREADS = 256
 
 
@@ -87,83 +87,42 @@ cdef inline void _whole(const Py_buffer *view, scan_record *record) noexcept:
     record.buffer = 0
 
 
-cdef class _Chunk:
-    """Some consecutive records of a batch, decoded by one thread."""
+cdef class _Chunks:
+    """Consecutive parts of a batch, each decoded by one thread at a time."""
 
-    cdef scan_table tables[2]
-    cdef int num_tables
-    cdef column_output *outputs[2]
-    cdef const scan_record *records
-    cdef int64_t first, count
-    cdef int level
-    # The first failure: status 0 for none.
-    cdef column_fault fault
-    cdef int fault_table
-    cdef int64_t fault_column, fault_row
-    # Holds the keys of columns that only other chunks met.
-    cdef list keys
+    cdef decode_chunk *items
+    cdef Py_ssize_t count
+    # Holds the status of each record, where bad ones are left out.
+    cdef object statuses
 
     def __dealloc__(self):
-        table_free(&self.tables[0])
-        table_free(&self.tables[1])
-        free(self.outputs[0])
-        free(self.outputs[1])
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            chunk_free(&self.items[i])
+        free(self.items)
 
-    cdef int prepare(self) except -1:
-        for t in range(self.num_tables):
-            if table_prepare(&self.tables[t]):
-                raise MemoryError
-        return 0
+    cdef int64_t rows(self) noexcept:
+        """Records that are not left out."""
+        cdef int64_t rows = 0
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            rows += self.items[i].count
+        return rows
 
-    cdef void scan(self) noexcept nogil:
-        cdef int64_t row
-        cdef int seen
-        cdef scan_table *lists = &self.tables[1] if self.num_tables == 2 else NULL
-        for row in range(self.count):
-            if row + 2 < self.count:
-                record_ahead(&self.records[row + 2])
-            if lists == NULL and repeat_read(&self.tables[0], &self.records[row], row):
-                continue
-            self.fault.status = record_read(&self.tables[0], lists, &self.records[row], row, &seen)
-            if self.fault.status:
-                self.fault_row, self.fault_table, self.fault_column = row, 0, -1
-                return
-            if lists == NULL:
-                repeat_learn(&self.tables[0], row)
-
-    cdef void take(self, bint fill) noexcept nogil:
-        """Counts ragged columns and decodes dense ones, or (`fill`) fills the ragged ones."""
-        cdef int64_t i
-        cdef int t, status
-        cdef column_fault fault
-        cdef scan_column *column
-        for t in range(self.num_tables):
-            for i in range(self.tables[t].num_columns):
-                column = &self.tables[t].columns[i]
-                memset(&fault, 0, sizeof(fault))
-                if column.count >= 0:
-                    if fill:
-                        continue
-                    status = column_dense(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
-                elif fill:
-                    status = column_fill(&self.tables[t], column, self.records, &self.outputs[t][i], &fault)
-                else:
-                    status = column_count(&self.tables[t], column, &self.outputs[t][i], &fault)
-                if status:
-                    self.keep_fault(t, i, column_row(&self.tables[t], column, fault.slot), &fault)
-
-    cdef void keep_fault(self, int table, int64_t column, int64_t row, column_fault *fault) noexcept nogil:
-        if not self.fault.status or row < self.fault_row:
-            self.fault = fault[0]
-            self.fault_table, self.fault_column, self.fault_row = table, column, row
-
-    def run_scan(self):
+    cdef void run(self, int steps) noexcept:
+        cdef _ChunkSteps work
+        work.chunks, work.steps = self.items, steps
         with nogil:
-            self.scan()
+            pool_run(_run_chunk, &work, self.count)
 
-    def run_take(self, bint fill):
-        with nogil:
-            self.take(fill)
+
+cdef struct _ChunkSteps:
+    decode_chunk *chunks
+    int steps
+
+
+cdef void _run_chunk(void *work, int64_t index) noexcept nogil:
+    chunk_run(&(<_ChunkSteps *> work).chunks[index], (<_ChunkSteps *> work).steps)
 
 
 cdef object _key_text(const scan_column *column):
@@ -251,122 +210,125 @@ cdef class Decoder:
                 raise MemoryError
         return 0
 
-    def decode(self, tuple buffers not None, offsets, lengths, buffer_ids, int num_threads=1):
+    def decode(self, tuple buffers not None, offsets, lengths, buffer_ids, int num_threads=1, list bad=None):
         cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
         if payloads.num_bytes >= _LARGE:
             _keep_memory()
-        cdef list chunks = self.split(payloads, num_threads)
-        cdef _Chunk chunk = chunks[0]
-        cdef _Assembly assembly = _Assembly(self, chunks, payloads, offsets is None or buffer_ids is not None)
+        cdef _Chunks chunks = self.split(payloads, num_threads, bad is not None)
+        cdef _Assembly assembly = _Assembly(self, chunks, offsets is None or buffer_ids is not None)
         cdef bint is_planned = self.num_tables == 1 and not self.tables[0].discover
         if is_planned:
             assembly.allocate()
-        if len(chunks) == 1:
-            chunk.run_scan()
-        else:
-            _run(chunks, "run_scan")
+        chunks.run(CHUNK_SCAN | CHUNK_COUNT if is_planned else CHUNK_SCAN)
         failure = self.failure(chunks)
-        if len(chunks) > 1 and (failure is not None or not self.join_keys(chunks, payloads)):
-            # The limit of cells is one of all records together: one thread says which is the first bad one.
-            return self.decode(buffers, offsets, lengths, buffer_ids)
-        if failure is not None:
-            return failure, None, None
-        if not is_planned:
+        # The limit of cells is one of all records together, and rows that are left out make the others move: one thread
+        # does these.
+        if chunks.count > 1 and (
+            failure is not None or chunks.rows() != payloads.count or not self.join_keys(chunks, payloads)
+        ):
+            return self.decode(buffers, offsets, lengths, buffer_ids, 1, bad)
+        if failure is None and not is_planned:
             assembly.allocate()
-        if len(chunks) == 1:
-            chunk.run_take(False)
-        else:
-            _run(chunks, "run_take", False)
-        failure = self.failure(chunks)
+            chunks.run(CHUNK_COUNT)
+            failure = self.failure(chunks)
         if failure is None:
             failure = assembly.settle_kinds()
+        if failure is None and assembly.allocate_values():
+            chunks.run(CHUNK_FILL)
+            failure = self.failure(chunks)
         if failure is not None:
             return failure, None, None
-        assembly.allocate_values()
-        if len(chunks) == 1:
-            chunk.run_take(True)
-        else:
-            _run(chunks, "run_take", True)
-        failure = self.failure(chunks)
-        if failure is not None:
-            return failure, None, None
+        if bad is not None:
+            bad += [(row, int(chunks.statuses[row])) for row in numpy.flatnonzero(chunks.statuses).tolist()]
         return None, assembly.results(0), assembly.results(1) if self.num_tables == 2 else None
 
-    cdef list split(self, _Payloads payloads, int num_threads):
-        cdef int64_t count = payloads.count
-        cdef int64_t parts = max(1, min(num_threads, count // _ROWS_A_THREAD, _MOST_THREADS))
-        cdef int64_t i
-        cdef uint32_t guesses
-        cdef list chunks = []
-        cdef _Chunk chunk
-        for i in range(parts):
-            chunk = _Chunk.__new__(_Chunk)
-            chunk.keys = []
+    cdef _Chunks split(self, _Payloads payloads, int num_threads, bint leave_out):
+        """Parts of about the same number of bytes, none of them too small for a thread."""
+        cdef uint64_t work = payloads.num_bytes + _RECORD_WORK * <uint64_t> payloads.count, done = 0
+        cdef int64_t parts = max(1, min(num_threads, <int64_t> (work // _CHUNK_WORK), payloads.count, _MOST_THREADS))
+        cdef int64_t part, i = 0
+        cdef uint8_t *statuses = NULL
+        cdef decode_chunk *chunk
+        cdef _Chunks chunks = _Chunks.__new__(_Chunks)
+        chunks.items = <decode_chunk *> calloc(parts, sizeof(decode_chunk))
+        if chunks.items == NULL:
+            raise MemoryError
+        if leave_out:
+            chunks.statuses = numpy.zeros(payloads.count, _UINT8)
+            statuses = <uint8_t *> _pointer(chunks.statuses)
+        for part in range(parts):
+            chunk = &chunks.items[part]
             chunk.num_tables = self.num_tables
-            chunk.level = self.level
-            chunk.first = count * i // parts
-            chunk.count = count * (i + 1) // parts - chunk.first
-            chunk.records = payloads.records + chunk.first
-            guesses = SCAN_MAX_GUESSES if chunk.count > 1 else 0
-            self.copy_tables(chunk.tables, chunk.count, _MOST_CELLS + payloads.num_bytes, guesses)
-            chunks.append(chunk)
+            chunk.first = i
+            chunk.records = payloads.records + i
+            chunk.bad = statuses + i if leave_out else NULL
+            if part + 1 == parts:
+                i = payloads.count
+            while i < payloads.count and done < work // parts * (part + 1):
+                done += <uint64_t> payloads.records[i].length + _RECORD_WORK
+                i += 1
+            chunk.count = i - chunk.first
+            chunks.count += 1
+            self.copy_tables(chunk.tables, chunk.count, _MOST_CELLS + payloads.num_bytes,
+                             SCAN_MAX_GUESSES if chunk.count > 1 else 0)
         return chunks
 
-    cdef object failure(self, list chunks):
+    cdef object failure(self, _Chunks chunks):
         """The failure of the first chunk that has one."""
-        cdef _Chunk chunk
-        for chunk in chunks:
-            if chunk.fault.status == WIRE_NO_MEMORY:
+        cdef decode_chunk *chunk
+        cdef Py_ssize_t i
+        for i in range(chunks.count):
+            if chunks.items[i].fault.status == WIRE_NO_MEMORY:
                 raise MemoryError
-        for chunk in chunks:
+        for i in range(chunks.count):
+            chunk = &chunks.items[i]
             if chunk.fault.status:
-                key = None
+                key, row = None, chunk.first + chunk.fault_row
                 if chunk.fault_column >= 0:
                     key = _key_text(&chunk.tables[chunk.fault_table].columns[chunk.fault_column])
-                return (chunk.fault.status, chunk.first + chunk.fault_row, key, chunk.fault.first, chunk.fault.second)
+                    if chunks.statuses is not None:
+                        row = int(numpy.flatnonzero(chunks.statuses == 0)[row])
+                return chunk.fault.status, row, key, chunk.fault.first, chunk.fault.second
         return None
 
-    cdef int join_keys(self, list chunks, _Payloads payloads) except -1:
+    cdef int join_keys(self, _Chunks chunks, _Payloads payloads) except -1:
         """Let every chunk have the columns that any of them discovered, in the order of the records; 0 where
         they are too many."""
-        cdef _Chunk chunk
-        cdef scan_column *column
+        cdef scan_table *table
         cdef scan_column *sorted_columns
         cdef int32_t found
         cdef int t
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, c
         for t in range(self.num_tables):
             if not self.tables[t].discover:
                 continue
             order = {}
-            for chunk in chunks:
-                for i in range(chunk.tables[t].num_columns):
-                    column = &chunk.tables[t].columns[i]
-                    order.setdefault(column.key[:column.key_length], len(order))
+            for c in range(chunks.count):
+                table = &chunks.items[c].tables[t]
+                for i in range(table.num_columns):
+                    order.setdefault(table.columns[i].key[:table.columns[i].key_length], len(order))
             if <uint64_t> len(order) * <uint64_t> payloads.count > _MOST_CELLS + payloads.num_bytes:
                 return 0
-            for chunk in chunks:
-                chunk.tables[t].most_cells = <uint64_t> -1
+            if not order:
+                continue
+            for c in range(chunks.count):
+                table = &chunks.items[c].tables[t]
+                table.most_cells = <uint64_t> -1
                 places = {}
-                for i in range(chunk.tables[t].num_columns):
-                    column = &chunk.tables[t].columns[i]
-                    places[column.key[:column.key_length]] = i
+                for i in range(table.num_columns):
+                    places[table.columns[i].key[:table.columns[i].key_length]] = i
                 for key in order:
                     if key not in places:
-                        if table_discover(&chunk.tables[t], <const uint8_t *> PyBytes_AS_STRING(key), len(key),
-                                          chunk.count, &found):
+                        if table_discover(table, <const uint8_t *> PyBytes_AS_STRING(key), len(key), table.rows, &found):
                             raise MemoryError
                         places[key] = found
-                chunk.keys.append(order)
-                if not order:
-                    continue
-                sorted_columns = <scan_column *> malloc(chunk.tables[t].capacity * sizeof(scan_column))
+                sorted_columns = <scan_column *> malloc(table.capacity * sizeof(scan_column))
                 if sorted_columns == NULL:
                     raise MemoryError
                 for i, key in enumerate(order):
-                    sorted_columns[i] = chunk.tables[t].columns[<Py_ssize_t> places[key]]
-                free(chunk.tables[t].columns)
-                chunk.tables[t].columns = sorted_columns
+                    sorted_columns[i] = table.columns[<Py_ssize_t> places[key]]
+                free(table.columns)
+                table.columns = sorted_columns
         return 1
 
     def record(self, payload, bint missing_is_error=False):
@@ -486,12 +448,6 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
     if sink.count != count and not status[0]:
         status[0] = WIRE_CHANGED
     return array
-
-
-def _run(list chunks, str method, *args):
-    with ThreadPoolExecutor(len(chunks)) as pool:
-        for _ in pool.map(lambda chunk: getattr(chunk, method)(*args), chunks):
-            pass
 
 
 include "decode_assembly.pxi"

@@ -4,7 +4,7 @@ cdef class _Assembly:
     """The arrays of a batch, and where each chunk writes into them."""
 
     cdef Decoder decoder
-    cdef list chunks
+    cdef _Chunks chunks
     cdef int64_t rows
     cdef bint with_ids
     # A column: [key, kind, outer, step_present, splits, values]; outer and step_present of lists only.
@@ -12,10 +12,9 @@ cdef class _Assembly:
     # Of each table, which record has which column: bool (columns, rows).
     cdef list present
 
-    def __cinit__(self, Decoder decoder, list chunks, _Payloads payloads, bint with_ids):
+    def __cinit__(self, Decoder decoder, _Chunks chunks, bint with_ids):
         self.decoder = decoder
         self.chunks = chunks
-        self.rows = payloads.count
         self.with_ids = with_ids
         self.columns = ([], [])
         self.present = [None, None]
@@ -23,12 +22,14 @@ cdef class _Assembly:
     cdef int allocate(self) except -1:
         """Presence, splits, and the values of dense columns. Before the records are scanned, where all columns were
         asked for: those of one number a row are then written to at once."""
-        cdef _Chunk first = self.chunks[0]
-        cdef _Chunk chunk
+        cdef decode_chunk *first = &self.chunks.items[0]
+        cdef decode_chunk *chunk
         cdef int t
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, c
         cdef uint8_t *flags
-        for chunk in self.chunks:
+        self.rows = self.chunks.rows()
+        for c in range(self.chunks.count):
+            chunk = &self.chunks.items[c]
             for t in range(chunk.num_tables):
                 chunk.outputs[t] = <column_output *> calloc(chunk.tables[t].num_columns + 1, sizeof(column_output))
                 if chunk.outputs[t] == NULL:
@@ -46,7 +47,8 @@ cdef class _Assembly:
         return 0
 
     cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape, uint8_t *flags):
-        cdef _Chunk chunk = self.chunks[0]
+        cdef decode_chunk *chunk = &self.chunks.items[0]
+        cdef Py_ssize_t c
         cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
         cdef int kind = chunk.tables[t].columns[i].kind
         cdef uint8_t *present = flags
@@ -63,11 +65,12 @@ cdef class _Assembly:
             split_data[0] = 0
         else:
             values = self.new_values(kind, slots * count, (slots, *shape) if shape else slots)
-        for chunk in self.chunks:
+        for c in range(self.chunks.count):
+            chunk = &self.chunks.items[c]
             out = &chunk.outputs[t][i]
             out.present = present + at
             out.kind = kind
-            out.level = out.sink.level = chunk.level
+            out.level = out.sink.level = self.decoder.level
             if count < 0:
                 out.splits = split_data + 1 + at
             else:
@@ -80,12 +83,14 @@ cdef class _Assembly:
 
     cdef tuple join_steps(self, Py_ssize_t i, uint8_t *present):
         """The outer splits of a list column and the number of its steps; tells which records have it."""
-        cdef _Chunk chunk
+        cdef decode_chunk *chunk
+        cdef Py_ssize_t c
         outer = _empty(self.rows + 1, _INT64)
         cdef int64_t *splits = <int64_t *> _pointer(outer)
         cdef int64_t total = 0, row
         cdef scan_column *column
-        for chunk in self.chunks:
+        for c in range(self.chunks.count):
+            chunk = &self.chunks.items[c]
             column = &chunk.tables[1].columns[i]
             for row in range(chunk.count):
                 splits[chunk.first + row] = total + column.steps[row]
@@ -115,19 +120,19 @@ cdef class _Assembly:
 
     cdef object settle_kinds(self):
         """The kind of columns for which any will do; a failure where the chunks met different ones, else None."""
-        cdef _Chunk chunk
+        cdef decode_chunk *chunk
         cdef int t, kind
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, c
         cdef int64_t slot
         cdef scan_column *column
         failure = None
         for t in range(self.decoder.num_tables):
             for i in range(len(self.columns[t])):
-                chunk = self.chunks[0]
-                if chunk.tables[t].columns[i].kind != KIND_UNKNOWN:
+                if self.chunks.items[0].tables[t].columns[i].kind != KIND_UNKNOWN:
                     continue
                 kind = KIND_UNKNOWN
-                for chunk in self.chunks:
+                for c in range(self.chunks.count):
+                    chunk = &self.chunks.items[c]
                     if chunk.outputs[t][i].kind == KIND_UNKNOWN or chunk.outputs[t][i].kind == kind:
                         continue
                     if kind == KIND_UNKNOWN:
@@ -144,10 +149,10 @@ cdef class _Assembly:
         return failure
 
     cdef int allocate_values(self) except -1:
-        """The values of ragged columns, now that they are counted."""
-        cdef _Chunk chunk
-        cdef int t, kind
-        cdef Py_ssize_t i
+        """The values of ragged columns, now that they are counted; 0 where there are no such columns."""
+        cdef decode_chunk *chunk
+        cdef int t, kind, needed = 0
+        cdef Py_ssize_t i, c
         cdef int64_t total, slot, base
         cdef column_output *out
         for t in range(self.decoder.num_tables):
@@ -156,11 +161,13 @@ cdef class _Assembly:
                     continue
                 kind = column[1]
                 total = 0
-                for chunk in self.chunks:
-                    total += chunk.outputs[t][i].total
+                needed = 1
+                for c in range(self.chunks.count):
+                    total += self.chunks.items[c].outputs[t][i].total
                 column[5] = self.new_values(kind, total, total)
                 base = 0
-                for chunk in self.chunks:
+                for c in range(self.chunks.count):
+                    chunk = &self.chunks.items[c]
                     out = &chunk.outputs[t][i]
                     out.sink.limit = out.total
                     self.aim(out, kind, column[5], base)
@@ -168,9 +175,23 @@ cdef class _Assembly:
                         for slot in range(chunk.tables[t].columns[i].num_slots):
                             out.splits[slot] += base
                     base += out.total
-        return 0
+        return needed
 
     cdef tuple results(self, int t):
+        cdef int64_t rows = self.chunks.rows()
+        present = self.present[t]
         if t:
-            return self.present[1], [tuple(column) for column in self.columns[1]]
-        return self.present[0], [(key, kind, splits, values) for key, kind, _, _, splits, values in self.columns[0]]
+            return present, [tuple(column) for column in self.columns[1]]
+        columns = [(key, kind, splits, values) for key, kind, _, _, splits, values in self.columns[0]]
+        if rows < self.rows:  # there was room for records that were left out
+            present = present[:, :rows]
+            columns = [(key, kind, *_first_rows(rows, splits, values)) for key, kind, splits, values in columns]
+        return present, columns
+
+
+cdef tuple _first_rows(int64_t rows, object splits, object values):
+    if splits is not None:
+        return splits[:rows + 1], values
+    if isinstance(values, tuple):
+        return None, tuple([None if part is None else part[:rows] for part in values])
+    return None, values[:rows]

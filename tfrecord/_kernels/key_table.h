@@ -264,13 +264,25 @@ static int table_prepare(scan_table *table) {
     return WIRE_OK;
 }
 
+/* What a discovered column owns. */
+static void column_free(scan_column *column) {
+    free(column->slots);
+    free(column->steps);
+    free(column->listed);
+    free((void *)column->key);
+}
+
 static void table_free(scan_table *table) {
     for (uint32_t i = 0; i < table->num_columns; i++) {
-        /* What was asked for shares one block of slots, or of steps. */
-        if (table->discover || table->is_lists || !i) free(table->columns[i].slots);
-        if (table->discover || !i) free(table->columns[i].steps);
-        if (table->discover || !i) free(table->columns[i].listed);
-        if (table->discover) free((void *)table->columns[i].key);
+        scan_column *column = &table->columns[i];
+        if (table->discover) {
+            column_free(column);
+            continue;
+        }
+        /* What was asked for shares one block of slots, or of steps; its keys are the Decoder's. */
+        if (table->is_lists || !i) free(column->slots);
+        if (!i) free(column->steps);
+        if (!i) free(column->listed);
     }
     free(table->columns);
     free(table->guesses);

@@ -2,7 +2,7 @@
 #ifndef TFRECORD_SCHEMA_H
 #define TFRECORD_SCHEMA_H
 
-#include "column.h"
+#include "chunk.h"
 
 typedef struct {
     int64_t present;

@@ -1,0 +1,117 @@
+/* Some consecutive records of a batch, decoded by one thread: from their bytes to slots, from slots to columns. */
+#ifndef TFRECORD_CHUNK_H
+#define TFRECORD_CHUNK_H
+
+#include "column.h"
+
+/* What is done with a chunk, as bits, in this order. */
+enum { CHUNK_SCAN = 1, CHUNK_COUNT = 2, CHUNK_FILL = 4 };
+
+typedef struct {
+    scan_table tables[2];
+    int num_tables;
+    column_output *outputs[2];
+    scan_record *records;
+    int64_t first, count;
+    uint8_t *bad; /* a status for each record, where records that are not valid are left out; else null */
+    /* The first failure: status 0 for none. */
+    column_fault fault;
+    int fault_table;
+    int64_t fault_column, fault_row;
+} decode_chunk;
+
+/* Forget what a record that is not valid has left behind. The columns from `known` on were its own. */
+WIRE_COLD void table_undo(scan_table *table, uint32_t known, uint64_t row) {
+    uint32_t discovered = table->num_columns - known;
+    for (uint32_t i = 0; i < known; i++) {
+        scan_column *column = &table->columns[i];
+        if (column->seen == row + 1) column->seen = 0;
+        if (!table->is_lists) continue;
+        column->num_slots = column->steps[row];
+        column->listed[row] = 0;
+    }
+    table->num_repeated = table->num_guesses = 0;
+    if (!discovered) return;
+    for (uint32_t i = known; i < table->num_columns; i++) column_free(&table->columns[i]);
+    table->num_columns = known;
+    memset(table->buckets, 0, table->num_buckets * sizeof *table->buckets);
+    for (uint32_t i = 0; i < known; i++) table_insert(table, i);
+}
+
+/* Leaves out a record that is not valid, where that is wanted. `row` is where it would have come. */
+WIRE_COLD int chunk_leave_out(decode_chunk *chunk, int64_t place, const uint32_t *known, uint64_t row, int status) {
+    if (!chunk->bad || status == WIRE_NO_MEMORY || status == WIRE_TOO_MANY) return 0;
+    chunk->bad[place] = (uint8_t)status;
+    for (int t = 0; t < chunk->num_tables; t++) table_undo(&chunk->tables[t], known[t], row);
+    return 1;
+}
+
+static void chunk_scan(decode_chunk *chunk) {
+    scan_table *features = &chunk->tables[0];
+    scan_table *lists = chunk->num_tables == 2 ? &chunk->tables[1] : NULL;
+    int64_t row = 0;
+    for (int64_t i = 0; i < chunk->count; i++) {
+        const scan_record *record = &chunk->records[i];
+        uint32_t known[2] = {features->num_columns, lists ? lists->num_columns : 0};
+        int seen, status;
+        if (i + 2 < chunk->count) record_ahead(record + 2);
+        if (chunk->bad) chunk->records[row] = *record;
+        if (lists || !repeat_read(features, record, (uint64_t)row)) {
+            status = record_read(features, lists, record, (uint64_t)row, &seen);
+            if (WIRE_UNLIKELY(status)) {
+                if (chunk_leave_out(chunk, i, known, (uint64_t)row, status)) continue;
+                chunk->fault.status = status;
+                chunk->fault_row = i;
+                chunk->fault_column = -1;
+                return;
+            }
+            if (!lists) repeat_learn(features, (uint64_t)row);
+        }
+        row++;
+    }
+    if (row == chunk->count) return;
+    chunk->count = row;
+    features->rows = row;
+    for (uint32_t i = 0; i < features->num_columns; i++) features->columns[i].num_slots = row;
+    if (lists) lists->rows = row;
+}
+
+static void chunk_keep_fault(decode_chunk *chunk, int table, int64_t column, int64_t row, const column_fault *fault) {
+    if (chunk->fault.status && row >= chunk->fault_row) return;
+    chunk->fault = *fault;
+    chunk->fault_table = table;
+    chunk->fault_column = column;
+    chunk->fault_row = row;
+}
+
+/* Counts ragged columns and decodes dense ones, or (`fill`) fills the ragged ones. */
+static void chunk_take(decode_chunk *chunk, int fill) {
+    for (int t = 0; t < chunk->num_tables; t++) {
+        scan_table *table = &chunk->tables[t];
+        for (uint32_t i = 0; i < table->num_columns; i++) {
+            scan_column *column = &table->columns[i];
+            column_output *out = &chunk->outputs[t][i];
+            column_fault fault = {0};
+            int status;
+            if (fill) status = column->count >= 0 ? 0 : column_fill(table, column, chunk->records, out, &fault);
+            else if (column->count >= 0) status = column_dense(table, column, chunk->records, out, &fault);
+            else status = column_count(table, column, out, &fault);
+            if (status) chunk_keep_fault(chunk, t, i, column_row(table, column, fault.slot), &fault);
+        }
+    }
+}
+
+static void chunk_run(decode_chunk *chunk, int steps) {
+    if (steps & CHUNK_SCAN) chunk_scan(chunk);
+    if (steps & CHUNK_COUNT && !chunk->fault.status) chunk_take(chunk, 0);
+    if (steps & CHUNK_FILL && !chunk->fault.status) chunk_take(chunk, 1);
+}
+
+static void chunk_free(decode_chunk *chunk) {
+    for (int t = 0; t < 2; t++) {
+        table_free(&chunk->tables[t]);
+        free(chunk->outputs[t]);
+    }
+}
+
+#endif
