@@ -92,7 +92,7 @@ def check_messages(data: bytes, lists: bool) -> None:
             same("records", repr(own), repr(others))
     same("kinds", decode.record_kind(second), decode_reference.record_kind(second))
     lengths = np.array([len(record) for record in batch], np.int64)
-    places = b"".join(batch), np.cumsum(lengths) - lengths, lengths
+    places = (b"".join(batch),), np.cumsum(lengths) - lengths, lengths
     same("checks", decode.check_records(*places).tolist(), decode_reference.check_records(*places).tolist())
 
 

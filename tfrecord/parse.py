@@ -126,9 +126,8 @@ def record_kind(payload: Any) -> str:
 
 
 def bad_messages(payloads: BytesColumn) -> list[tuple[int, str]]:
-    """Row and reason of each payload that is no valid message; of one buffer, looked at completely."""
-    (buffer,) = payloads.buffers
-    statuses = kernel.check_records(buffer, payloads.offsets, payloads.lengths)
+    """Row and reason of each payload that is not a valid message, looked at completely."""
+    statuses = kernel.check_records(payloads.buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids)
     return [(int(row), _REASONS[int(statuses[row])]) for row in np.flatnonzero(statuses)]
 
 
@@ -139,8 +138,12 @@ def decode_batch(
     sequence_plan: FeaturePlan | None = None,
     columns: Iterable[str] | None = None,
     num_threads: int = 1,
+    bad: list[DecodeError] | None = None,
 ) -> ColumnBatch | SequenceBatch:
     """Decode payloads by compiled plans; `columns` narrows them to some names.
+
+    With ``bad``, payloads that are not valid messages are left out, and their errors (each with its row in
+    ``record``) are added to the list; what comes of an error below is in it or not.
 
     Raises:
         As `parse_example`; of several bad records, the first is reported, with any number of threads.
@@ -148,7 +151,7 @@ def decode_batch(
     if columns is not None:
         plan, sequence_plan = _narrow(plan, sequence_plan, columns)
     try:
-        return _decode(payloads, plan, sequence_plan, num_threads)
+        return _decode(payloads, plan, sequence_plan, num_threads, bad)
     except (DecodeError, MissingFeatureError, FeatureKindError) as error:
         raise _first_error(payloads, plan, sequence_plan, error) from None
 
@@ -333,12 +336,17 @@ def _rows(payloads: Any, start: int, stop: int) -> Any:
 
 
 def _decode(
-    payloads: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None, num_threads: int
+    payloads: Any,
+    plan: FeaturePlan,
+    sequence_plan: FeaturePlan | None,
+    num_threads: int,
+    bad: list[DecodeError] | None = None,
 ) -> ColumnBatch | SequenceBatch:
     buffers = payloads.buffers
+    left_out: list[tuple[int, int]] | None = None if bad is None else []
     try:
         failure, found, found_lists = _decoder(plan, sequence_plan).decode(
-            buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids, num_threads
+            buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids, num_threads, left_out
         )
     except (TypeError, BufferError):
         bad = kernel.lengths_of(buffers)
@@ -350,6 +358,9 @@ def _decode(
     if failure is not None:
         raise _error(failure)
     count = len(buffers if payloads.offsets is None else payloads.offsets)
+    if bad is not None and left_out:
+        count -= len(left_out)
+        bad += [DecodeError(_REASONS[status], record=row) for row, status in left_out]
     columns: dict[str, Any] = {}
     present, parts = found
     for column, (key, kind, splits, values) in zip(plan.columns or repeat(_ANY), parts, strict=False):

@@ -161,7 +161,7 @@ def test_a_thread_that_changes_one_buffer_of_many_records(swaps: str) -> None:
                 except TFRecordError:
                     pass
             decode_kernel.survey(buffer, payloads.offsets, payloads.lengths)
-            decode_kernel.check_records(buffer, payloads.offsets, payloads.lengths)
+            decode_kernel.check_records((buffer,), payloads.offsets, payloads.lengths)
 
 
 def test_a_thread_that_changes_feature_lists() -> None:

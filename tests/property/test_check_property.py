@@ -24,7 +24,7 @@ seeds = st.randoms(use_true_random=False)
 def statuses(engine: Any, records: list[bytes], padding: bytes = b"") -> list[int]:
     lengths = np.array([len(record) for record in records], np.int64)
     offsets = np.cumsum(lengths) - lengths
-    found = engine.check_records(b"".join(records) + padding, offsets, lengths)
+    found = engine.check_records((b"".join(records) + padding,), offsets, lengths)
     assert found.dtype == np.uint8
     return found.tolist()  # type: ignore[no-any-return]
 
@@ -198,4 +198,4 @@ def test_runs_of_long_values() -> None:
 def test_places_outside_the_buffer_are_refused() -> None:
     for offset, length in ((0, 2), (1, 1), (-1, 1), (0, -1), (2**62, 2**62)):
         with pytest.raises(ValueError, match="payload 0 lies outside its buffer"):
-            decode_kernel.check_records(b"\0", np.array([offset]), np.array([length]))
+            decode_kernel.check_records((b"\0",), np.array([offset]), np.array([length]))

@@ -3766,7 +3766,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_2gather(CYTHON_UNUSED PyOb
 static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_4decode_varints(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, int __pyx_v_simd); /* proto */
 static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_6record_kind(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_payload); /* proto */
 static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_8survey(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_buffer, PyObject *__pyx_v_offsets, PyObject *__pyx_v_lengths); /* proto */
-static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_buffer, PyObject *__pyx_v_offsets, PyObject *__pyx_v_lengths); /* proto */
+static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_buffers, PyObject *__pyx_v_offsets, PyObject *__pyx_v_lengths, PyObject *__pyx_v_buffer_ids); /* proto */
 static PyObject *__pyx_tp_new__initialisation_8tfrecord_8_kernels_6decode__Payloads(PyObject *o, 
 #if CYTHON_VECTORCALL_TPNEW
     PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames
@@ -4008,7 +4008,7 @@ namespace {
     __Pyx_CachedCFunction __pyx_umethod_PyDict_Type_values;
     int __pyx_k__5;
     PyObject *__pyx_slice[1];
-    PyObject *__pyx_tuple[4];
+    PyObject *__pyx_tuple[5];
     PyObject *__pyx_codeobj_tab[8];
     PyObject *__pyx_string_tab[192];
     PyObject *__pyx_number_tab[7];
@@ -4245,11 +4245,11 @@ static __pyx_mstatetype * const __pyx_mstate_global = &__pyx_mstate_global_stati
 #define __pyx_n_u_zeros __pyx_string_tab[182]
 #define __pyx_n_b_O __pyx_string_tab[183]
 #define __pyx_kp_b_iso88591_Cq_fAWA_haq_U_1_Qa_q_4_1A_1_axq __pyx_string_tab[184]
-#define __pyx_kp_b_iso88591_ir_9IQ_vQhha_HAQ_axz_q_1 __pyx_string_tab[185]
-#define __pyx_kp_b_iso88591_ir_9IQ_a_1G3gQ_d_b_q_q_AV1D_RSS __pyx_string_tab[186]
-#define __pyx_kp_b_iso88591_9Cq_e5_iq_1_xwc_s_V_S_j_XQe1_E __pyx_string_tab[187]
-#define __pyx_kp_b_iso88591_83gQ_ay_q_aq_aq_1F_4q_at1HA_1F __pyx_string_tab[188]
-#define __pyx_kp_b_iso88591_F_1_t1_vQc_s_7_Cs_q_aq_1D_V1G1 __pyx_string_tab[189]
+#define __pyx_kp_b_iso88591_ir_9IQ_a_1G3gQ_d_b_q_q_AV1D_RSS __pyx_string_tab[185]
+#define __pyx_kp_b_iso88591_9Cq_e5_iq_1_xwc_s_V_S_j_XQe1_E __pyx_string_tab[186]
+#define __pyx_kp_b_iso88591_83gQ_ay_q_aq_aq_1F_4q_at1HA_1F __pyx_string_tab[187]
+#define __pyx_kp_b_iso88591_F_1_t1_vQc_s_7_Cs_q_aq_1D_V1G1 __pyx_string_tab[188]
+#define __pyx_kp_b_iso88591_A_iq_1_vQhha_HAQ_axz_q_1 __pyx_string_tab[189]
 #define __pyx_kp_b_iso88591_4A_axs_9AV1_1F_1_AXS_Cq_QfAV4_3 __pyx_string_tab[190]
 #define __pyx_kp_b_iso88591_ggh_1IYiq_8_c_d_G1_1F_U_X___t_s __pyx_string_tab[191]
 #define __pyx_int_0 __pyx_number_tab[0]
@@ -4294,7 +4294,7 @@ static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
   Py_CLEAR(clear_module_state->__pyx_umethod_PyDict_Type_pop.method);
   Py_CLEAR(clear_module_state->__pyx_umethod_PyDict_Type_values.method);
   for (int i=0; i<1; ++i) { Py_CLEAR(clear_module_state->__pyx_slice[i]); }
-  for (int i=0; i<4; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
+  for (int i=0; i<5; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
   for (int i=0; i<8; ++i) { Py_CLEAR(clear_module_state->__pyx_codeobj_tab[i]); }
   for (int i=0; i<192; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
   for (int i=0; i<7; ++i) { Py_CLEAR(clear_module_state->__pyx_number_tab[i]); }
@@ -4341,7 +4341,7 @@ static CYTHON_SMALL_CODE int __pyx_m_traverse(PyObject *m, visitproc visit, void
   Py_VISIT(traverse_module_state->__pyx_umethod_PyDict_Type_pop.method);
   Py_VISIT(traverse_module_state->__pyx_umethod_PyDict_Type_values.method);
   for (int i=0; i<1; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_slice[i]); }
-  for (int i=0; i<4; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
+  for (int i=0; i<5; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
   for (int i=0; i<8; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_codeobj_tab[i]); }
   for (int i=0; i<192; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
   for (int i=0; i<7; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_number_tab[i]); }
@@ -33108,8 +33108,8 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_8survey(CYTHON_UNUSED PyOb
 /* "tfrecord/_kernels/decode.pyx":580
  * 
  * 
- * def check_records(buffer, offsets, lengths):             # <<<<<<<<<<<<<<
- *     cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+ * def check_records(tuple buffers not None, offsets, lengths, buffer_ids=None):             # <<<<<<<<<<<<<<
+ *     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
  *     cdef int status
 */
 
@@ -33129,14 +33129,15 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ) {
-  PyObject *__pyx_v_buffer = 0;
+  PyObject *__pyx_v_buffers = 0;
   PyObject *__pyx_v_offsets = 0;
   PyObject *__pyx_v_lengths = 0;
+  PyObject *__pyx_v_buffer_ids = 0;
   #if !CYTHON_VECTORCALL
   CYTHON_UNUSED Py_ssize_t __pyx_nargs;
   #endif
   CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[3] = {0,0,0};
+  PyObject* values[4] = {0,0,0,0};
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
@@ -33152,11 +33153,15 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   #endif
   __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
   {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_buffer,&__pyx_mstate_global->__pyx_n_u_offsets,&__pyx_mstate_global->__pyx_n_u_lengths,0};
+    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_buffers,&__pyx_mstate_global->__pyx_n_u_offsets,&__pyx_mstate_global->__pyx_n_u_lengths,&__pyx_mstate_global->__pyx_n_u_buffer_ids,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
     if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 580, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
+        case  4:
+        values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 580, __pyx_L3_error)
+        CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
         if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 580, __pyx_L3_error)
@@ -33174,26 +33179,36 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
       if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "check_records", 0) < (0)) __PYX_ERR(0, 580, __pyx_L3_error)
+      if (!values[3]) values[3] = __Pyx_NewRef(((PyObject *)Py_None));
       for (Py_ssize_t i = __pyx_nargs; i < 3; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("check_records", 1, 3, 3, i); __PYX_ERR(0, 580, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("check_records", 0, 3, 4, i); __PYX_ERR(0, 580, __pyx_L3_error) }
       }
-    } else if (unlikely(__pyx_nargs != 3)) {
-      goto __pyx_L5_argtuple_error;
     } else {
-      values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 580, __pyx_L3_error)
-      values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 580, __pyx_L3_error)
-      values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 580, __pyx_L3_error)
+      switch (__pyx_nargs) {
+        case  4:
+        values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 580, __pyx_L3_error)
+        CYTHON_FALLTHROUGH;
+        case  3:
+        values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 580, __pyx_L3_error)
+        values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 580, __pyx_L3_error)
+        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 580, __pyx_L3_error)
+        break;
+        default: goto __pyx_L5_argtuple_error;
+      }
+      if (!values[3]) values[3] = __Pyx_NewRef(((PyObject *)Py_None));
     }
-    __pyx_v_buffer = values[0];
+    __pyx_v_buffers = ((PyObject*)values[0]);
     __pyx_v_offsets = values[1];
     __pyx_v_lengths = values[2];
+    __pyx_v_buffer_ids = values[3];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("check_records", 1, 3, 3, __pyx_nargs); __PYX_ERR(0, 580, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("check_records", 0, 3, 4, __pyx_nargs); __PYX_ERR(0, 580, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -33204,17 +33219,27 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  __pyx_r = __pyx_pf_8tfrecord_8_kernels_6decode_10check_records(__pyx_self, __pyx_v_buffer, __pyx_v_offsets, __pyx_v_lengths);
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_buffers), (&PyTuple_Type), 0, "buffers", 1))) __PYX_ERR(0, 580, __pyx_L1_error)
+  __pyx_r = __pyx_pf_8tfrecord_8_kernels_6decode_10check_records(__pyx_self, __pyx_v_buffers, __pyx_v_offsets, __pyx_v_lengths, __pyx_v_buffer_ids);
 
   /* function exit code */
+  goto __pyx_L0;
+  __pyx_L1_error:;
+  __pyx_r = NULL;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
+  goto __pyx_L7_cleaned_up;
+  __pyx_L0:;
+  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
+    Py_XDECREF(values[__pyx_temp]);
+  }
+  __pyx_L7_cleaned_up:;
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_buffer, PyObject *__pyx_v_offsets, PyObject *__pyx_v_lengths) {
+static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_buffers, PyObject *__pyx_v_offsets, PyObject *__pyx_v_lengths, PyObject *__pyx_v_buffer_ids) {
   struct __pyx_obj_8tfrecord_8_kernels_6decode__Payloads *__pyx_v_payloads = 0;
   int __pyx_v_status;
   PyObject *__pyx_v_statuses = NULL;
@@ -33223,8 +33248,8 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNU
   __Pyx_RefNannyDeclarations
   PyObject *__pyx_t_1 = NULL;
   PyObject *__pyx_t_2 = NULL;
-  PyObject *__pyx_t_3 = NULL;
-  size_t __pyx_t_4;
+  size_t __pyx_t_3;
+  PyObject *__pyx_t_4 = NULL;
   PyObject *__pyx_t_5 = NULL;
   void *__pyx_t_6;
   int __pyx_t_7;
@@ -33235,23 +33260,17 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNU
 
   /* "tfrecord/_kernels/decode.pyx":581
  * 
- * def check_records(buffer, offsets, lengths):
- *     cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)             # <<<<<<<<<<<<<<
+ * def check_records(tuple buffers not None, offsets, lengths, buffer_ids=None):
+ *     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)             # <<<<<<<<<<<<<<
  *     cdef int status
  *     statuses = _empty(payloads.count, _UINT8)
 */
   __pyx_t_2 = NULL;
-  __pyx_t_3 = PyTuple_New(1); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 581, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_3);
-  __Pyx_INCREF(__pyx_v_buffer);
-  __Pyx_GIVEREF(__pyx_v_buffer);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 0, __pyx_v_buffer) != (0)) __PYX_ERR(0, 581, __pyx_L1_error);
-  __pyx_t_4 = 1;
+  __pyx_t_3 = 1;
   {
-    PyObject *__pyx_callargs[5] = {__pyx_t_2, __pyx_t_3, __pyx_v_offsets, __pyx_v_lengths, Py_None};
-    __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6decode__Payloads, __pyx_callargs+__pyx_t_4, (5-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+    PyObject *__pyx_callargs[5] = {__pyx_t_2, __pyx_v_buffers, __pyx_v_offsets, __pyx_v_lengths, __pyx_v_buffer_ids};
+    __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_8tfrecord_8_kernels_6decode__Payloads, __pyx_callargs+__pyx_t_3, (5-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
     if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 581, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
@@ -33259,35 +33278,35 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNU
   __pyx_t_1 = 0;
 
   /* "tfrecord/_kernels/decode.pyx":583
- *     cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+ *     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
  *     cdef int status
  *     statuses = _empty(payloads.count, _UINT8)             # <<<<<<<<<<<<<<
  *     cdef uint8_t *out = <uint8_t *> _pointer(statuses)
  *     with nogil:
 */
-  __pyx_t_3 = NULL;
+  __pyx_t_2 = NULL;
   __Pyx_INCREF(__pyx_v_8tfrecord_8_kernels_6decode__empty);
-  __pyx_t_2 = __pyx_v_8tfrecord_8_kernels_6decode__empty; 
+  __pyx_t_4 = __pyx_v_8tfrecord_8_kernels_6decode__empty; 
   __pyx_t_5 = PyLong_FromSsize_t(__pyx_v_payloads->count); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 583, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  __pyx_t_4 = 1;
+  __pyx_t_3 = 1;
   #if CYTHON_UNPACK_METHODS
-  if (unlikely(PyMethod_Check(__pyx_t_2))) {
-    __pyx_t_3 = PyMethod_GET_SELF(__pyx_t_2);
-    assert(__pyx_t_3);
-    PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_2);
-    __Pyx_INCREF(__pyx_t_3);
+  if (unlikely(PyMethod_Check(__pyx_t_4))) {
+    __pyx_t_2 = PyMethod_GET_SELF(__pyx_t_4);
+    assert(__pyx_t_2);
+    PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_4);
+    __Pyx_INCREF(__pyx_t_2);
     __Pyx_INCREF(__pyx__function);
-    __Pyx_DECREF_SET(__pyx_t_2, __pyx__function);
-    __pyx_t_4 = 0;
+    __Pyx_DECREF_SET(__pyx_t_4, __pyx__function);
+    __pyx_t_3 = 0;
   }
   #endif
   {
-    PyObject *__pyx_callargs[3] = {__pyx_t_3, __pyx_t_5, __pyx_v_8tfrecord_8_kernels_6decode__UINT8};
-    __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_2, __pyx_callargs+__pyx_t_4, (3-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-    __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
+    PyObject *__pyx_callargs[3] = {__pyx_t_2, __pyx_t_5, __pyx_v_8tfrecord_8_kernels_6decode__UINT8};
+    __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_4, __pyx_callargs+__pyx_t_3, (3-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+    __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-    __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 583, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
@@ -33393,8 +33412,8 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNU
   /* "tfrecord/_kernels/decode.pyx":580
  * 
  * 
- * def check_records(buffer, offsets, lengths):             # <<<<<<<<<<<<<<
- *     cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+ * def check_records(tuple buffers not None, offsets, lengths, buffer_ids=None):             # <<<<<<<<<<<<<<
+ *     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
  *     cdef int status
 */
 
@@ -33402,7 +33421,7 @@ static PyObject *__pyx_pf_8tfrecord_8_kernels_6decode_10check_records(CYTHON_UNU
   __pyx_L1_error:;
   __Pyx_XDECREF(__pyx_t_1);
   __Pyx_XDECREF(__pyx_t_2);
-  __Pyx_XDECREF(__pyx_t_3);
+  __Pyx_XDECREF(__pyx_t_4);
   __Pyx_XDECREF(__pyx_t_5);
   __Pyx_AddTraceback("tfrecord._kernels.decode.check_records", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = NULL;
@@ -37147,8 +37166,8 @@ __Pyx_RefNannySetupContext("PyInit_decode", 0);
   /* "tfrecord/_kernels/decode.pyx":580
  * 
  * 
- * def check_records(buffer, offsets, lengths):             # <<<<<<<<<<<<<<
- *     cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+ * def check_records(tuple buffers not None, offsets, lengths, buffer_ids=None):             # <<<<<<<<<<<<<<
+ *     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
  *     cdef int status
 */
   __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_8tfrecord_8_kernels_6decode_11check_records, 0, __pyx_mstate_global->__pyx_n_u_check_records, NULL, __pyx_mstate_global->__pyx_n_u_tfrecord__kernels_decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 580, __pyx_L1_error)
@@ -37156,6 +37175,7 @@ __Pyx_RefNannySetupContext("PyInit_decode", 0);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
+  __Pyx_CyFunction_SetDefaultsTuple(__pyx_t_5, __pyx_mstate_global->__pyx_tuple[4]);
   if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_check_records, __pyx_t_5) < (0)) __PYX_ERR(0, 580, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
@@ -37296,10 +37316,24 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
     __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[3]);
   }
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[3]);
+
+  /* "tfrecord/_kernels/decode.pyx":580
+ * 
+ * 
+ * def check_records(tuple buffers not None, offsets, lengths, buffer_ids=None):             # <<<<<<<<<<<<<<
+ *     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
+ *     cdef int status
+*/
+  {
+    PyObject* __pyx_temp[1] = {Py_None};
+    __pyx_mstate_global->__pyx_tuple[4] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[4])) __PYX_ERR(0, 580, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[4]);
+  }
+  __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[4]);
   #if CYTHON_IMMORTAL_CONSTANTS
   {
     PyObject **table = __pyx_mstate->__pyx_tuple;
-    for (Py_ssize_t i=0; i<4; ++i) {
+    for (Py_ssize_t i=0; i<5; ++i) {
       #if PY_VERSION_HEX >= 0x030F0000
       PyUnstable_SetImmortal(table[i]);
       #elif CYTHON_COMPILING_IN_CPYTHON_FREETHREADING
@@ -37357,30 +37391,30 @@ static int __Pyx_InitConstants(__pyx_mstatetype *__pyx_mstate) {
   CYTHON_UNUSED_VAR(__pyx_mstate);
   {
     const struct { const unsigned int length: 8; } str_length_index[] = {{6},{6},{5},{25},{24},{8},{6},{1},{2},{15},{23},{25},{3},{32},{20},{22},{1},{1},{37},{45},{22},{179},{22},{45},{8},{12},{15},{7},{6},{2},{9},{50},{8},{28},{15},{30},{30},{37},{5},{10},{7},{14},{14},{8},{11},{8},{15},{9},{7},{9},{20},{12},{9},{17},{8},{8},{12},{10},{8},{10},{8},{7},{14},{11},{10},{19},{14},{12},{10},{17},{13},{12},{12},{19},{13},{3},{15},{17},{8},{18},{4},{6},{3},{4},{4},{6},{10},{7},{1},{13},{6},{18},{7},{5},{4},{6},{14},{7},{5},{15},{5},{6},{5},{9},{5},{7},{5},{11},{6},{7},{10},{4},{6},{1},{2},{5},{5},{5},{10},{5},{8},{4},{6},{7},{10},{5},{5},{6},{4},{7},{16},{4},{4},{4},{11},{5},{3},{6},{7},{2},{3},{4},{7},{8},{3},{8},{4},{6},{11},{8},{6},{4},{3},{3},{4},{4},{10},{5},{4},{4},{5},{5},{5},{6},{8},{4},{4},{6},{6},{1},{6},{24},{2},{6},{5},{6},{6},{7},{6},{4},{8},{1},{5}};
-    const struct { const unsigned int length: 9; } bytes_length_index[] = {{1},{146},{74},{357},{129},{143},{177},{199},{427}};
+    const struct { const unsigned int length: 9; } bytes_length_index[] = {{1},{146},{357},{129},{143},{177},{77},{199},{427}};
     #ifndef CYTHON_COMPRESS_STRINGS
       #define CYTHON_COMPRESS_STRINGS 90
     #endif
-    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (2220 bytes) */
-static const char cstring[] = "x\332uU\315s\323H\026\307\214\023\0340$\336$$P\300*\201\301\241*\230\r1\237\313\016e\362]53\213\363\301\204\202)m[j\333\"\262d\253[\306\246\366\300QG\035u\324QG\035u\364\321G\035u\314\2370\177\302\276\327\262C\330\235M\225[-u\277\367~\357\367~\357E\"\\\372[O\252\3659eR\2230I\322\230dP\252RuU2L.\231u\2115I\233J\222\256\301\025\323\346LS\251\244q&\325\354z\235Z\222Y\373D\025\376Sz\275\364Rz\365\013m\231V\377\235F?\243\365+\3054\270\326\260M\233I\304P%U\263\360\372\177\177\326\214\361A\275\374\212q\013\202\250\347\356K\246u\356\312\377\236\177\377\355\354\346O\2577\210\201\270\010cZ\303\220\270)Y\224\250\017MC\357K-\201\263\0138\367\214.\3215Uj\231*]\225h\257\r\266\340\252\250\0241n\261nZ\334\"FqUj\200\253\361\345\224\026\315\220H\0178\373\325\344T\342M\240s\243\317\233\246\201<\252T\327j\324\"\234B4\304\007^-\274dHo\267\336>,?/\013\264\026E\002\231\304\354\232\242\003P\244\271\016\354j:\007\357\274\337\246\254$\355\325\245\276i\213\322`\026m\270w\336\2007\251!1\312q#\025E\316\204k\246!\203\271f4\212#\232\264.E\353m\2423Z\"\322&U c\013\261\266\010T\3254\024J$\313\024\205K5\001\271K\224(M\361*\2220\032\3374BTU\206P\0242\"\226E\372h\247\230\272\216\241L\203\225HMQ5Fj:\245\006\256\rEc\351N5L\340\247Nl\235K\262lQ\325V\250,K\252-\000\032\246\361\020Bu5\242\303\251\242\031\032\227\3456\351\353&\201\364\353\220\212i\251\217\344\023j\031Tg\217T\221G\251\335\357a\372c\267\200\2057\001j\3332\025\312\030$\202\002?\330\373eS\322i\227\352\222-\220`<\242\353\246\002u\032e\241\022NJ\177r\232\226\034k\226\252\215\225*\007\033{{o\266\016\016\345\237\267\336m\375<\"t\364(\245\270\306o)\352-]\327\332Lc\210#5:8\240\035\233\002\365\3302\245o\335#W\240\264\255\232\336\2277\232\266q\302\344\267)\001L\226\337\366{\360\333\004A\311\277\322\036\337\247uY\036\025\035X\004\306P\026\3376\r\3125N[\370AE\033\370\253\333\206\202O8bc+\255\325\006\245\343\256E4C<M\325\326\305\231AZ\351\023p\301\037P-+M\252\2340\273\225\276\215\274\340\026%\233\356l\243\255)\047\340a\313\030\337\353r\244\025}tl\242\217""\335\216\005p\266SD\027\235\373@{\370\002\022?\203\302\316A?\333\237\331iL\006\272a^i\006\005\031\216k(\247S\213\260o\363G\324\234\214\270&\254o(\232Y:\263e\244\333{\014\277\047k\217kD\255\021Fk\246\251\247^\322U\326T\226\356\230\"8\221\323J3E\224M\321\301\213\014|\302\014Qh\215(\047\320!v\313\000\004\266\301Qj\251L\322U\356\022h1\316\3227KE.\305\202\t\245\243\226\266\332\274\017z\201sjp\013\266vKL\031jY\246U\047\232n[\264\256\223\006\203\205C+}\241\226\t}\334\"|4\311\352\226\331\222E\177\327m]o\020\350\032K\323T\030\233\264\007\301\327\037\303\362\264\014\001\333:\250\212\252(\036\226._\350\t\\\323\251\321\340\315te\243\207l\326E[\351\032\343L\3278\327)Dl\302\224\305\021\333\322`\002\033\r\314B\300\304Q\213\205\204I\335Bm\360&\016f\006\333v\037\322L35\353u,\254\311\240\024m n4\001F\017\3266\333(X\324\023\364\270\232\262\236\2562\242\264h\003\260@8\312`\036X\246\331\202\321f\331\006\003\336\030\325\321\367hV\210\306fZK\305\004\305\017\324d\245\222\302\305f\351\212\337i\233q\023~\226\rC\333\266\272\264\317\005\0046\236K\245\361\\\032\365?7\271\211\244\330\300\352s\350\010H\304nC\335\251\r\245P\315\026\374;\261)C\222>k\274\211j\352a\305\330?\277f\222\354-o\303\353\370\231\323\3545\247\356V\334\337\274J\222\275\351\255\372\315\200\004\235$\233s&\234#w\311]Kr\005w\301\313x\205$w%\276r\333\253z$\311\027\334\202\373c\274P\364;A&\311_\205#\247\034O\337\365\327\374J\222\237E\243\251$\177\307#^\017nL\006$\231\236\031}\277\352T\035\352\226\335N\222[D\257\336R\222\275\342\254!\242;\236\346[\301\315\360E\2647\250\236f\247\235\256[u\233^\323\047Iv\321\313\373\273A%\250&S\227\021\321m\341\373K\270\030-\016\nI\366\322\327\016\206\374SO\177\\\2760\261\340\202\217\313\316\222\263\346\354\270\353n\303\253&\220\267\352B\360\ttWpW\274\025\177%X\rkQn\220I\256^K\362\013n\007\000^\007\222\262~\305\177\027\254\005\233a.\272<X\031\256\304\373\007\361\301a\222\313;[\356\274K \231\374\214;\341\036yK\336S\277\340/\003\0133\327\361\273w\311c~1($\363\327\223\271\333\336\357\301\022\270\331\016""\227\302r\330\211&#\022Y\203\305aaxoH\343\203\017\361\207f\334\324b\355S2\203T\315\315\247N, \351\0012+0\274\t\232!\t;\311\334\ro\321\237\367?\205\023\341qt4(\016\347\207f\374{-\256)\177L^\230\232\305\312\271\333\200\007(\377\313\271\027`\312vv\335\r7\345\353\252\363\033\354mo\327\337\0142\301|@\303WQ\007i|\356>\361r\"\361\243\340~x1|\030u\007\325\201:\274\037\277\255\306\325\375\257\031\2102\221w^\010O@%\205\373\031o\301\317\005#\372;\301Tx#z0\020!{\316gW\001*\231\177\027\222x\031\036D\231$w\315\371$d\225\235rn\271\307\240+\352\257\211\352\236c\025\241\257\2735\357\242\267\014\030w\203\335\260\022\356\207\237#\002\000\240\254W\240\242\317\307\365D\256\372~\306\277\356wDU\2579\304\351\270\223\302\321\250\304w\275\217P\013,\356\254\373\332_\002R\267\241\"\345\240\023N\002\251<Z\213v\007\225\323\357\010\373\376\345L\262H\343\033\207\214E\027_\270\201\231\314\273\037\000\000l\226}\270s\303\233\365\2661\312)\\\347\016\230\247\222V<\241X\006\340\237\271\313\300 \003\217p\326A\223\333>\001\356~\030\251-\203%z\007\361w\260v\337\232\000.\316y\373^g\324\rw\260\223\375Y\250\326a\260\030\026\302\037\303nTMD\324g\356=W\205\304\253\202\003\004\373\322\375\350\027\342l9\254\000\205S\323\300R\017\020\024\001v\356&d\371\"\025\232\350\340\363\271\203\302\363^\305;\366\017\202|\270\001\n\314\217\262\365\357\203t\346\202jP\207\342\274\213\312\321\277\207\353\303F|\004z\376\030\177Tc\265\0217P\330I~Z\310\240\220\314\024p\337If\260\305r\376\017\376\323`\026\322\315\206bx\224\335.\210\001\272\3764\237\366\320$\364:\204\373\356\345\026@\201I\024g!\n\372Or\313\376\003 m/|\037i\203\016\016\244\347\356\337=\005\262\312C\321\222\334\035O\025@o\206\377\030d\007;\303\265\261\305v\270\022\255\014\356\016\216\206w\207\037\342c9\226\377\225\344\376\352q\377U\300\302\345p3\312F\233\203K\203\316\360\342p\t\335\002\023s\356\036\362)\006\010\004\251\371\323\361\243\327\3207\240\225{0\260\000 \366`\336y\n\203\023\225[A\223\035\357\211\310t>P\302\331p7\332\031\254C?\335\033~\212\217\337\307\357ILj\247""\"\371\317`\337\027\315\263:P\206\2054\223u\227ze\300t\026<\217\241D\213\\\207\362\256\240\312\3067\t~kz\255`\355\274m/.>\013;\377\337\356\031h\020\342\277@\305\212q\016\265\"\370\3451\2145\220\217W\367\367\240\306\215\3600Z\030L\014>\302\020\210\367\217\343c\2308bd\tm\037\203<\252\276\032\254\000\247K\321\323\301\034\336;\214\017Q\n\377\001#\270\222\223";
-    PyObject *data = __Pyx_DecompressString(cstring, 2220, 1);
+    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (2224 bytes) */
+static const char cstring[] = "x\332uU\315s\323H\026\307\214\023\0340$\336$$P\300*\201\301\241*\230\r1\237\233\035\312\344\203\244jf\026\347\203\t\005S\332\266\324\266Ed\311V\267\214M\355\201\243\216:\352\250\243\216:\352\350\243\217:\352\230?a\376\204}\257e\2070\273\233*\267Z\352~\357\375\336\357\375\336\213D\270\364\267\236T\353s\312\244&a\222\2441\311\240T\245\352\252d\230\\2\353\022k\2226\225$]\203+\246\315\231\246RI\343L\252\331\365:\265$\263\366\211*\374\247\364z\351\245\264\361\013m\231V\377\235F?\243\365\206b\032\\k\330\246\315$b\250\222\252Yx\375\317\2375c|P/o0nA\020\365\334}\311\264\316]\371\357\363\357\277\235\335\374\351\325&1\020\027aLk\030\0227%\213\022\365\241i\350}\251%pv\001\347\236\321%\272\246J-S\245\253\022\355\265\301\026\\\025\225\"\306-\326M\213[\304(\256J\rp5\276\234\322\242\031\022\351\001g\277\232\234J\274\ttn\366y\3234\220G\225\352Z\215Z\204S\210\206\370\300\253\205\227\014\351\355\366\333\207\345\347e\201\326\242H \223\230]St\000\2124\327\201]M\347\340\235\367\333\224\225\244\275\272\3247mQ\032\314\242\r\367\316\033\360&5$F9n\244\242\310\231p\3154d0\327\214FqD\223\326\245h\275CtFKD\332\242\ndl!\326\026\201\252\232\206B\211d\231\242p\251& w\211\022\245)^E\022F\343\233F\210\252\312\020\212BF\304\262H\037\355\024S\3271\224i\260\022\251)\252\306HM\247\324\300\265\241h,\335\251\206\t\374\324\211\255sI\226-\252\332\n\225eI\265\005@\3034\036B\250\256Ft8U4C\343\262\334&}\335$\220~\035R1-\365\221|B-\203\352\354\221*\362(\265\373=L\177\354\026\260\360&@m[\246B\031\203DP\340\007{\277lI:\355R]\262\005\022\214Gt\335T\240N\243,T\302I\351\177\234\246%\307\232\245jc\245\312\301\346\336\336\353\355\203C\371\347\355w\333?\217\010\035=J)\256\361[\212z[\327\2656\323\030\342H\215\016\016h\307\246@=\266L\351[\367\310\025(m\253\246\367\345\315\246m\2340\371mJ\000\223\345\267\375\036\374\266@P\362\257\264\307\367i]\226GE\007\026\2011\224\305\267M\203r\215\323\026~P\321\006\376\352\266\241\340\023\216\330\330Jk\265A\351\270k\021\315\020OS\265uqf\220V\372\004\\\360\007T\313J\223*\047\314n\245o#""/\270E\311\246;\333hk\312\tx\3306\306\367\272\034iE\037\035\233\350c\267c\001\234\355\024\321E\347>\320\036\276\200\304\317\240\260s\320\317\366gv\032\223\201n\230W\232AA\206\343\032\312\351\324\"\354\333\374\0215\047#\256\t\353\033\212f\226\316l\031\351\366\036\303\357\311\332\343\032Qk\204\321\232i\352\251\227t\2255\225\245;\246\010N\344\264\322L\021eSt\360\"\003\2370C\024Z#\312\tt\210\3352\000\201mp\224Z*\223t\225\273\004Z\214\263\364\315R\221K\261`B\351\250\245\2556\357\203^\340\234\032\334\202\255\335\022S\206Z\226i\325\211\246\333\026\255\353\244\301`\341\320J_\250eB\037\267\010\037M\262\272e\266d\321\337u[\327\033\004\272\306\3224\025\306&\355A\360\365\307\260<-C\300\266\016\252\242*\212\207\245\313\027z\002\327tj4x3]\331\350!\233u\321V\272\3068\3235\316u\n\021\2330eq\304\2664\230\300F\003\263\0200q\324b!aR\267P\033\274\211\203\231\301\266\335\2074\323L\315z\035\013k2(E\033\210\033M\200\321\203\265\3156\n\026\365\004=\256\246\254\247\253\214(-\332\000,\020\2162\230\007\226i\266`\264Y\266\301\2007Fu\364=\232\025\242\261\231\326R1A\361\0035Y\251\244p\261Y\272\342w\332f\334\204\237e\303\320\266\255.\355s\001\201\215\347Ri<\227F\375\317Mn\")6\260\372\034:\002\022\261\333PwjC)T\263\005\377Nl\312\220\244\317\032o\242\232zX1\366\317\257\231${\313\333\364:~\3464{\315\251\273\025\3677\257\222doz\253~3 A\047\311\346\234\t\347\310]r\327\222\\\301]\3602^!\311]\211\257\334\366\252\036I\362\005\267\340\376\030/\024\375N\220I\362W\341\310)\307\323w\3755\277\222\344g\321h*\311\337\361\210\327\203\033\223\001I\246gF\337\257:U\207\272e\267\223\344\026\321\253\267\224d\2578k\210\350\216\247\371Vp3|\021\355\r\252\177\\\2760\261\340\222${\331Yr\326\2347\356\272\333\360\252\t\240U]0\231@X\005w\305[\361W\202\325\260\026\345\006\231\344\352\265$\277\340v\300\355uH-\353W\374w\301Z\260\025\346\242\313\203\225\341J\274\177\020\037\034&\271\274\263\355\316\273\004 \344g\334\t\367\310[\362\236\372\005\177\031\260\317\\\307\357\336%\217\371\305\240\220\314_O\346n{\277\007K\340f\047\\\n""\313a\047\232\214Hd\r\026\207\205\341\275!\215\017>\304\037\232qS\213\265O\311\014&87\237:\261 \265\007\310\207\300\360:h\206$\354$s7\274E\177\336\377\024N\204\307\321\321\2408\234\037\232\361\357\265\270\246\3741yaj\026\371vw\000\017\020\365\227s/\331K_mg\327\335D\326\246\222\354U\3477\330\333\336\256\277\025d\202\371\200\206\033Q\007i|\356>\361r\"\361\243\340~x1|\030u\007\325\201:\274\037\277\255\306\325\375\257\031\2102\221w^\010O@%\205\373\031o\301\317\005#\372;\301Tx#z0\020!{\316gW\001*\231\177\027\222x\031\036D\231$w\315\371$\304\220\235rn\271\307\240\006\352\257%S\227\277c\025\241\257\2735\357\242\267\014\030w\203\335\260\022\356\207\237#\002\000\240\254W\240\242\317\307\365D\256\372~\306\277\356wDU\2579\304\351\270\223\302\321\250\304w\275\217P\013,\356\254\373\312_\002Rw\240\"\345\240\023N\002\251<Z\213v\007\225\323\357\010\373\376\345LhH\343k\207\010\022At\361\205\033\230\311\274\373\001\000\300f\331\207;7\274Yo\007\243\234\302u\356\200\371\264\323u\253\300D\001\0350\000\377\314]\006\006\031x\204\263\016\232\334\366\tp\367\303Hm\031,\321;\210\377\006k\267\350\345\201\203JP\305\213s\336\276\327\021|\025\334;\330\177\376,T\3530X\014\013\341\217a7\252&\"\3523\367\236\253B\342U\301\001\202}\351~\364\013\361\205\215\250\362\247J\235fS|M\257\351\223\363\321\322 \267E\023~\t\027\243\305\201H\240s\226}\266\034V\240\036S\323@y\017\322)\002\007\271\233@\331\213T\265\242\211\317\023\t\355\222\367*\336\261\177\020\344\303M\220s~D\235\177\037t8\027T\203:T\372]T\216\376=\\\0376\342#h\216\217\361G5V\033q\003\273$\311O\013M\025\222\231\002\356;\311\014\366k\316\377\301\177\032\314\002w\331P\314\217\262\333\005eA>\247\371\264!\047!\013\010\367\335\313-\200\002\303(\316B\024\364\237\344\226\375\007P\201\275\360}\244\r:8\223\236\273\177\367\024\310*\017\nHrw<U\000\275\031\376c\220\035\274\031\256\215-v\302\225hepwp4\274;\374\020\037\313\261\374\257$\367W\217\373\033\001\013\227\303\255(\033m\r.\r:\303\213\303%t\013L\314\271{X\0341\215 H\315\237\216\037\275\202&\004\341\335""\203R\000@l\350\274\363\024f\047\266A\005M\336xOD\246\363\201\022\316\206\273\321\233\301:4\347\275\341\247\370\370}\374\236\304\244v*\222\377\014\366}Q\337\325\2012,\244\231\254\273\324+\003\246\263\340y\014%\372\355:he\005%;\276I\360[\323k\005k\347m{q\361Y\330\371\377v\317@\320\020\377\005\312_Lt\250\025\301/\217aF\202\026\275\272\277\0075n\204\207\321\302`b\360\021&J\274\177\034\037\303\370\022\363O4\3121\310\243\352\253\301\np\272\024=\035\314\341\275\303\370\020\245\360\037y\350\223\245";
+    PyObject *data = __Pyx_DecompressString(cstring, 2224, 1);
     #define __Pyx_DecompressString_LZSS_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (2931 bytes) */
-static const char cstring[] = "\377 at 0x b\377ytes has\377  is nee\377ded, not\377 of shap\337e  li \000ou\377tside it\377s buffer\377 object>\376)\003.: <Mem\177oryView:\001\377<contigu\377ous and gdir+\001\007\rin\021\005\277f4<strb\000d\236%\010 or \031\007\016\017>|\047\nD\006>?Can\303\001\377assign t\377o read-o_nly m\243\002v\245\000\377Invalid \377mode, ex\375p\316\000ed \047c\047\376t\001\047fortra\037n\047, g\217 %\005\221#\337in ax\261 No\337te th\314 Cy\357thon\304!del\177iberatek\000\346\320\001ct\255 \"\000n P\277EP-484\215\"r\375e\275!s subc\351l\246\000\343!f\333 ilt\376[\000types. ?If you\226B\302\001\371p\316\000%\tthen wset\200\000e \047\357\002\277ation_<\000i\267ng\047\360$iv\242\000o\377 False.a\317 Dec\357\000\327 s \373ma\323@oncea\307 ro\264B\216c\371\000 e\327ach\236b \225Ang\336\232gadd_\243`ea\336\203 rray\253aco\363ll\216`z\000s.ab\377cdisable{en\002\001gcis\004\003\377dno defa\377ult __re\377duce__ d\275u\234\002non-\201`v\367ial\033\000cini\377t__paylo\337ad tf\277`or\377d/_kerne\357ls/d\303\002.py\331x\205 N\006of\216@is\377 process\374\277`\335\204\001SIMD l?evel u\217\002\221a\337alloc\245@ a>\301\002data.\013\020\204\205\003\374\302\204\001\234\204\003s.ASCI\377IBEST_LE\047VEL\312$\321$.\222\003\006\005\376\260\003Ellipsi\371s\204\001/\003SSequ\351e\370 \257\205\001.\264\205\007_As\377sembly_C\177hunks_P\373\003\277s__Pyx\001\000D\377ict_Next\237Ref__\356D\303 _\355_\303b__\001\005get/item\r\001d0\001\027\000\317func\035\001\030\000st\373at1\002impor~\346 __main;\001\337modulM\002na\315m\002\003ewT\001\350 _c?hecksuT\000\n\001\340?\004\025\001\257\204\001\254@\241\000unp\267ick?\000En \005vyt\213a\230\001qualO\005\304\371E\202fc\301\205\002\277\001\225dex\336\314\001set_\203\005se\361t\262\006\003\006/\006is_c\377oroutine\327abc\332E_\260\210\003as\364\215\210\007\357Ba\345$asyn\357cio.3\006sav\373x2\001\000512ba\377dbasebooyl\366\210\003\374\210\003_ids\206\211\003ksc\217\"_\232\204\003sc\262B\353cl\177\000_\315 tra\377cebackco\357lumn\177\000unt\370\347a\271""\204\003\277\204\003_vari7nts\315\204\003rd\373\206\001\000\002\371_\316\000\345\211\003empty\376\255`odeentr\366\010\000um\341\207\002erro\377rfailure\337flags\002\000tn\377onzerofo\357rmat\303\210\004fro\373m_\357\212\002fullg\377atheriid\337indexz\00032\366\177\00064\277 plan\327ned\271as\000\002iz\377ekindlen\327gth\000\003s\000\004_o\375f\322\205\002listsl\337ittleo\000hm\373em\337\211\001missi\303ng\302\001\242\002\347\211\001\320and[im\230ath\225\212\001s\244`\337pyobj\317\213\003of\375f\341Aosoutpx\266 \373\206\004\202\207\004spop\255\204\001\236\333\207\001prod\220\207\003\226\207\003_\316\242\001reg\211\000\223 es\377ultroomr\377owrunsee\342\001\000lX\001\374\207\004\336\214\002sim\363ds\336\000\000\001ssta\351r\331c\233\205\001u\014\001tus}e\025\000epsto\001\000\377ructsurvWeyt\316\204\002s\220\210\005.\220\210\005^\371\206\004toto\221!u\325@\3678un\305\001upda\377teurando\177mvalues\204\214\001\257with\312ax\256As\377O\200\001\330\004\034\230C\377\230q\240\001\340\004\016\210\377f\220A\220W\230A\330\377\004\032\230,\240h\250a\377\250q\330\004\010\210\005\210\377U\220!\2201\330\010\021\377\220\027\230\001\230\021\330\010\377\013\320\013\035\230Q\230a\377\330\014\021\220\021\220%\320\377\027\047\240q\250\001\330\014\375\r\030\000\2104\320\017#\240\2771\240A\330\014\0231\001\t\177\330\014\036\230a\230x\037\000\277\006\250a\330\017\020\021\004\r\377\210Q\210e\2204\220q\367\330\010\030R\001\230!\330\004\367\013\2101\216\001\036\230i\240\377r\250\032\2609\270I\300\377Q\340\004\017\210v\220Q\377\220h\230h\240a\330\004\377\030\230\014\240H\250A\250\257Q\330\t\n\216\001\035W\002z\377\260\030\270\030\300\021\330\004\353\007\200M\000\t4\023\360\n\000\367\005\027\220A\000\n\210!\210\3771\210G\2203\220g\230[Q\330\365\000d\220z\000\005\335\001\377\021\220(\230(\240(\250\377,\260b\270\010\300\001\330\177\r\016\330\014\027\220q\364\000\375\026\242 \004\240A\240V\250\3771\250D\260\010\270\n\300\377(\310(\320RS\320S\377T\330\010\014\210E\220\025\373\220a\312\000\014\020""\220\005\220\377U\230!\2306\240\021\240\355\"\203 \020\026\024\001\230\007\230\377s\240\047\250\021\330\025\026\177\330\024\035\230]\250!D\000\377F\260!\2604\260q\270\377\006\270a\270r\300\030\310\377\021\310$\310e\320S[\377\320[h\320hi\320iwj\330\020\277!\024\025\330@\002\237r\230\021\230)\326!\177\002B\377\250h\260a\260q\330\024\377\031\230\030\240\025\240j\260\377\005\260X\270U\300\047\310\377\025\310o\320]b\320b\277c\360\006\000\t\023\266A\220\311F\215\000\275@\022\002\010\247 u\210\357H\220C\220\252#\r\210W\376\t\000u\230H\240D\250\001\177\250\025\250e\260<\270\372@\377\013\2108\2205\230\010\240\376\365\001U\250&\260\002\260-\377\270v\300Q\300d\310&\377\320PQ\320QR\200\001\236c\000\005\014\2109E\002\300`e\276-\000\001\230\027\240\010\215`\004\376\305Aq\250\t\260\031\270)\373\3001\231Ax\210w\220c\353\230\026\211 #\306 :\260S\177\270\001\330\010\016\210j\322b\277\004\t\210\034\220X\325`e\343\2401\331B\313(\267\0013\220b\357\230\002\230\"\241\000H\250H\377\260A\260R\260w\270a\224~\000\324@\013\317@8\310E\355!y\377\240\001\240\026\240q\330\004\376\323@\016\210a\210q\220\006\372\232B\010\255\204\001(\230#\230\\\374\211@\331A\023\220?\240!\240\3671\240F\217@4\250q\260\375\006\322 t\2701\270H\300\317A\340\010\022\2465\251\204\007\007\200\177u\210B\210a\330\010\357c\377\320\000\031\230\021\330\004\025\373\220[~\000\021\330\004\"\240\377!\330\004\031\230\023\230F\376b\001\340\004\007\200t\2101\353\330\010\315\204\003c\047\001\007\200s\277\210!\2107\220\"\211@s\353\230!\030\001q/\001\035\240a\357\240q\250\003\347d\001\330\004\377\r\210V\2201\220G\230\3711\371\204\tY\000\024\230R\230q\372\207\205\004\036\306\206\001\240\023\240A\240\377T\250\030\260\021\260%\260\327v\270Q\222\205\001t_\000$\220\345d\366\000Q\342\204\002\350\205\001:\220\\\377\240\021\320\0044\260A\360\357\n\000\t\017\243 x\220s\377\230\047\240\021\330\010\032\230\247!\2309\347\204\003\326\001\014\256i\014\377\020\220\014\230A\230X\240_S\250\014\260C\377`\014\347\004\373\240&\270`\024\250Q\250f\376\232@V""\2704\270|\3103\377\310g\320U[\320[\\\377\320\\d\320dg\320g\356\325\204\001\330\014\017\202b\021\330\020\335\021\010\001q\330\020\337\205\001\010\240\377\003\2406\250\023\250D\260\373\004\260\270\207\0024\220v\230Qv\362\206\001\340\014\276\205\003\006\230a\347\000\366\000\n\014\034\210\000Q\230a\320\357\004[\320[\\\001\330\010\"\377\240)\2501\250I\260Y\357\270i\300q\215\210\0018\220;\273\230c\323\000\014\030\230\353`\036\373\230d\244\002\032\260=\300\004\357\300G\3101*\005F\260(\377\270(\300#\300U\310#\377\310[\320X_\320_`\377\330\010\037\230t\240<\250\377s\260\"\260D\270\004\270\377D\300\007\300q\310\002\310\372\243@\013\304@\014\024\220I\230\276\315 \016\210d\220!b\000b\377\240\017\320/?\270q\330\316\266`$\220h\252\001\200\206\001\014\210\2676\220\027\265\204\002A\3300\000G\373\2305\345\002\025\250c\260\023\377\260H\270G\3003\300d\377\310$\310j\320XY\320\377Ya\320ab\340\014\023\377\2204\220w\230a\230y\276\270\205\002,\300c\310\021\304\0033o\220e\2304\221\0001\330v\004*\230@$\363\207\003\026\334@(\310\204\001\"\005\373a\330\265 h\230m\2501\3360\tx\320\0477\261A\022\220.\"\0237\230!\266\212\0019\256\204\001\312\212\002\357\210w\220a\310\212\0012\220U\336\273a\230f\240I\341@g\260\377T\270\027\300\005\300\\\320\377QR\320RX\320Xb\323\320b\256\210\002\327\204\002X\234`Q\240\367d\250(\321 !\2706\300\035\024$\001T\320T\207a";
-    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 2931, 3601);
+    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (2936 bytes) */
+static const char cstring[] = "\377 at 0x b\377ytes has\377  is nee\377ded, not\377 of shap\337e  li \000ou\377tside it\377s buffer\377 object>\376)\003.: <Mem\177oryView:\001\377<contigu\377ous and gdir+\001\007\rin\021\005\277f4<strb\000d\236%\010 or \031\007\016\017>|\047\nD\006>?Can\303\001\377assign t\377o read-o_nly m\243\002v\245\000\377Invalid \377mode, ex\375p\316\000ed \047c\047\376t\001\047fortra\037n\047, g\217 %\005\221#\337in ax\261 No\337te th\314 Cy\357thon\304!del\177iberatek\000\346\320\001ct\255 \"\000n P\277EP-484\215\"r\375e\275!s subc\351l\246\000\343!f\333 ilt\376[\000types. ?If you\226B\302\001\371p\316\000%\tthen wset\200\000e \047\357\002\277ation_<\000i\267ng\047\360$iv\242\000o\377 False.a\317 Dec\357\000\327 s \373ma\323@oncea\307 ro\264B\216c\371\000 e\327ach\236b \225Ang\336\232gadd_\243`ea\336\203 rray\253aco\363ll\216`z\000s.ab\377cdisable{en\002\001gcis\004\003\377dno defa\377ult __re\377duce__ d\275u\234\002non-\201`v\367ial\033\000cini\377t__paylo\337ad tf\277`or\377d/_kerne\357ls/d\303\002.py\331x\205 N\006of\216@is\377 process\374\277`\335\204\001SIMD l?evel u\217\002\221a\337alloc\245@ a>\301\002data.\013\020\204\205\003\374\302\204\001\234\204\003s.ASCI\377IBEST_LE\047VEL\312$\321$.\222\003\006\005\376\260\003Ellipsi\371s\204\001/\003SSequ\351e\370 \257\205\001.\264\205\007_As\377sembly_C\177hunks_P\373\003\277s__Pyx\001\000D\377ict_Next\237Ref__\356D\303 _\355_\303b__\001\005get/item\r\001d0\001\027\000\317func\035\001\030\000st\373at1\002impor~\346 __main;\001\337modulM\002na\315m\002\003ewT\001\350 _c?hecksuT\000\n\001\340?\004\025\001\257\204\001\254@\241\000unp\267ick?\000En \005vyt\213a\230\001qualO\005\304\371E\202fc\301\205\002\277\001\225dex\336\314\001set_\203\005se\361t\262\006\003\006/\006is_c\377oroutine\327abc\332E_\260\210\003as\364\215\210\007\357Ba\345$asyn\357cio.3\006sav\373x2\001\000512ba\377dbasebooyl\366\210\003\374\210\003_ids\206\211\003ksc\217\"_\232\204\003sc\262B\353cl\177\000_\315 tra\377cebackco\357lumn\177\000unt\370\347a\271""\204\003\277\204\003_vari7nts\315\204\003rd\373\206\001\000\002\371_\316\000\345\211\003empty\376\255`odeentr\366\010\000um\341\207\002erro\377rfailure\337flags\002\000tn\377onzerofo\357rmat\303\210\004fro\373m_\357\212\002fullg\377atheriid\337indexz\00032\366\177\00064\277 plan\327ned\271as\000\002iz\377ekindlen\327gth\000\003s\000\004_o\375f\322\205\002listsl\337ittleo\000hm\373em\337\211\001missi\303ng\302\001\242\002\347\211\001\320and[im\230ath\225\212\001s\244`\337pyobj\317\213\003of\375f\341Aosoutpx\266 \373\206\004\202\207\004spop\255\204\001\236\333\207\001prod\220\207\003\226\207\003_\316\242\001reg\211\000\223 es\377ultroomr\377owrunsee\342\001\000lX\001\374\207\004\336\214\002sim\363ds\336\000\000\001ssta\351r\331c\233\205\001u\014\001tus}e\025\000epsto\001\000\377ructsurvWeyt\316\204\002s\220\210\005.\220\210\005^\371\206\004toto\221!u\325@\3678un\305\001upda\377teurando\177mvalues\204\214\001\257with\312ax\256As\377O\200\001\330\004\034\230C\377\230q\240\001\340\004\016\210\377f\220A\220W\230A\330\377\004\032\230,\240h\250a\377\250q\330\004\010\210\005\210\377U\220!\2201\330\010\021\377\220\027\230\001\230\021\330\010\377\013\320\013\035\230Q\230a\377\330\014\021\220\021\220%\320\377\027\047\240q\250\001\330\014\375\r\030\000\2104\320\017#\240\2771\240A\330\014\0231\001\t\177\330\014\036\230a\230x\037\000\277\006\250a\330\017\020\021\004\r\377\210Q\210e\2204\220q\367\330\010\030R\001\230!\330\004\367\013\2101\216\001\036\230i\240\377r\250\032\2609\270I\300\377Q\360\n\000\005\027\220a\377\330\004\n\210!\2101\210\377G\2203\220g\230Q\330\326\253\000d\2200\000\005\223\001\021\220\377(\230(\240(\250,\260\377b\270\010\300\001\330\r\016_\330\014\027\220q\252\000\026\330\000\377\004\240A\240V\2501\250\377D\260\010\270\n\300(\310\377(\320RS\320ST\330\377\010\014\210E\220\025\220a\376\200\000\014\020\220\005\220U\230\177!\2306\240\021\240\"\271\000\373\020\026\024\001\230\007\230s\240\377\047\250\021\330\025\026\330\024\337\035\230]\250!D\000F\260\377!\2604\260q""\270\006\270\377a\270r\300\030\310\021\310\377$\310e\320S[\320[\377h\320hi\320ij\330\335\020\365\001\024\025\330@\002r\230\347\021\230)\214!\177\002B\250h\377\260a\260q\330\024\031\230\377\030\240\025\240j\260\005\260\377X\270U\300\047\310\025\310\377o\320]b\320bc\360o\006\000\t\023\354!\220F\215\000\372\363 \022\002\010\004\007\200u\210\367H\220C\262!\t\330\004\r\373\210W\t\000u\230H\240D\377\250\001\250\025\250e\260<\375\270\260@\013\2108\2205\230\373\010\240\365\001U\250&\260\002\377\260-\270v\300Q\300d\377\310&\320PQ\320QR{\200\001c\000\005\014\2109E\002\372\366@e-\000\001\230\027\240\010\372\303@\004\373!q\250\t\260\031\337\270)\3001\330p\000x\210_w\220c\230\026\211 #\306 \377:\260S\270\001\330\010\016\373\210j\210b\004\t\210\034\220\375X\213`e\2401\330\t\n\374\311*\267\0013\220b\230\002\230\375\"\241\000H\250H\260A\260\237R\260w\270a~\000\324@\013\362\317@8\310E\355!y\240\001\240\363\026\240\362`\323@\016\210a\210\307q\220\006\232B\367`\337A#\230\371\\\211@\331A\023\220?\240!\372\342`F\217@4\250q\260\006\376\322 t\2701\270H\300A\307\340\010\022\2465\337g\303!B\210\357a\330\010\t\360b\320\000\031\177\230\021\330\004\025\220[~\000\376\006\000\"\240!\330\004\031\230\327\023\230Fb\001\340\363 t\210\3771\330\010\017\210v\220Q\374\207 (\000\007\200s\210!\210w7\220\"\211@s\230!\030\001\375q/\001\035\240a\240q\250\365\003\347d\001\237AV\2201\220\373G\230\306 \030\230\014\240H\357\250A\250QX\001\024\230R\273\230q\253\"\021\220\036\374\205\001\240\377\023\240A\240T\250\030\260\177\021\260%\260v\270Q\365!\375t_\000$\220d\230#\230\371Q\342\204\002\236\205\001:\220\\\240\021\277\320\000<\270A\330\234K\340\375\004\232\003h\230h\240a\330\271\004d\007\221A\021\220\035\200\206\002z_\260\030\270\030\300\274\002q\365\006\377\0044\260A\360\n\000\t\375\017\360 x\220s\230\047\240\377\021\330\010\032\230!\2309\364\264\205\003\243!\014\373i\014\020\220\014\377\230A\230X\240S\250\014\277\260C\260q\330\014\264$\240\377&\250\001\250\024\250Q\250\375f\347@V\2704\270|\310\3773\310g\320U[""\320[\377\\\320\\d\320dg\320\335g\242\205\001\330\014\017\317b\021\330\273\020\021\010\001q\330\020\254\206\001\010\377\240\003\2406\250\023\250D\367\260\004\260\273\207\0024\220v\230\355Q\314\001\340\014\213\206\003\006\230a\354\264 \000\n\014\034\210\000Q\230a\337\320\004[\320[\\\001\330\010\377\"\240)\2501\250I\260\337Y\270i\300q\220\210\0018\220\367;\230c\323\000\014\030\230\001\337\330\010\036\230d\244\002\032\260\177=\300\004\300G\3101*\005\377F\260(\270(\300#\300\377U\310#\310[\320X_\377\320_`\330\010\037\230t\377\240<\250s\260\"\260D\377\270\004\270D\300\007\300q\327\310\002\310\360@\013\221`\014\024\373\220I\231A\016\210d\220!\376b\000b\240\017\320/?\270\377q\330\010\022\220$\220h|\252\001\315\206\001\014\2106\220\027\202\205\002\273A\3300\000G\2305\345\002\025\377\250c\260\023\260H\270G\377\3003\300d\310$\310j\377\320XY\320Ya\320a\377b\340\014\023\2204\220w\357\230a\230y\205\206\002,\300c\373\310\021\304\0033\220e\2304\246\221\0001\330v\004\230@$\300\210\003\026\262\251`(\225\205\001\"\005a\330\265 h\357\230m\25010\tx\320\047\3417\261A\237\001\371\210\002)\0147\230!\362\271\212\0019\373\204\001\315\212\002\210w\220a\356\313\212\0012\220U\210\204\001\230f\240\375I\341@g\260T\270\027\300\377\005\300\\\320QR\320R?X\320Xb\320b\373\210\002\244\205\002}X\234`Q\240d\250(\321 \337!\2706\300\024$\001T\320\001T\207a";
+    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 2936, 3604);
     #define __Pyx_DecompressString_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #else /* compression: none (3601 bytes) */
-static const char bytes[] = " at 0x bytes has  is needed, not of shape  lies outside its buffer object>, not .: <MemoryView of <contiguous and direct><contiguous and indirect><f4<strided and direct or indirect><strided and direct><strided and indirect>>?Cannot assign to read-only memoryviewInvalid mode, expected \047c\047 or \047fortran\047, got Invalid shape in axis Note that Cython is deliberately stricter than PEP-484 and rejects subclasses of builtin types. If you need to pass subclasses then set the \047annotation_typing\047 directive to False.a Decoder is made oncea row of bytes for each byte string is neededadd_notean array of collections.abcdisableenablegcisenabledno default __reduce__ due to non-trivial __cinit__payload tfrecord/_kernels/decode.pyxthe default of this processor has SIMD level unable to allocate array data.unable to allocate shape and strides.ASCIIBEST_LEVELDecoderDecoder.decodeDecoder.recordEllipsisSIMD_LEVELSSequenceView.MemoryView_Assembly_Chunks_Payloads__Pyx_PyDict_NextRef__annotate____class____class_getitem____dict____func____getstate____import____main____module____name____new____pyx_checksum__pyx_state__pyx_type__pyx_unpickle_Enum__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython___is_coroutineabcallocate_bufferascontiguousarrayassemblyasyncio.coroutinesavx2avx512badbaseboolbufferbuffer_idsbuffersccheck_recordschunkscline_in_tracebackcolumnscountdatadecodedecode_varintsdecoderdtypedtype_is_objectemptyencodeentryenumerateerrorfailureflagsflatnonzeroformatfortranfrom_bytesfullgatheriidindexint32int64is_planneditemsitemsizekindlengthlengthslengths_oflevellistslittlemathmemviewmissing_is_errormodenamendimnum_threadsnumpyobjobjectoffsetsosoutpackpayloadpayloadspopportableprodrecordrecord_kindregisterresultroomrowrunseenselfsetdefaultshapesimdsizesizesstartstatestatusstatusesstepstopstructsurveyttablestfrecord._kernels.decodetotolistuint8unpackupdateurandomvaluesviewwith_idsxzerosO\200\001\330\004\034\230C\230q""\240\001\340\004\016\210f\220A\220W\230A\330\004\032\230,\240h\250a\250q\330\004\010\210\005\210U\220!\2201\330\010\021\220\027\230\001\230\021\330\010\013\320\013\035\230Q\230a\330\014\021\220\021\220%\320\027\047\240q\250\001\330\014\r\330\010\013\2104\320\017#\2401\240A\330\014\023\2201\330\010\t\330\014\036\230a\230x\240q\250\006\250a\330\017\020\330\014\023\2201\330\010\r\210Q\210e\2204\220q\330\010\030\230\001\230\021\230!\330\004\013\2101\200\001\330\004\036\230i\240r\250\032\2609\270I\300Q\340\004\017\210v\220Q\220h\230h\240a\330\004\030\230\014\240H\250A\250Q\330\t\n\330\010\021\220\035\230a\230x\240z\260\030\270\030\300\021\330\004\007\200q\330\010\t\330\004\013\2101\200\001\330\004\036\230i\240r\250\032\2609\270I\300Q\360\n\000\005\027\220a\330\004\n\210!\2101\210G\2203\220g\230Q\330\004\016\210d\220!\330\004\005\330\010\021\220\021\220(\230(\240(\250,\260b\270\010\300\001\330\r\016\330\014\027\220q\230\001\230\026\230q\240\004\240A\240V\2501\250D\260\010\270\n\300(\310(\320RS\320ST\330\010\014\210E\220\025\220a\220q\330\014\020\220\005\220U\230!\2306\240\021\240\"\240A\330\020\026\220a\220q\230\007\230s\240\047\250\021\330\025\026\330\024\035\230]\250!\2501\250F\260!\2604\260q\270\006\270a\270r\300\030\310\021\310$\310e\320S[\320[h\320hi\320ij\330\020\023\2201\330\024\025\330\020\026\220a\220r\230\021\230)\2401\240A\240V\2501\250B\250h\260a\260q\330\024\031\230\030\240\025\240j\260\005\260X\270U\300\047\310\025\310o\320]b\320bc\360\006\000\t\023\220!\2201\220F\230!\2301\330\010\022\220!\2201\220F\230!\2301\330\004\007\200u\210H\220C\220q\330\010\t\330\004\r\210W\220C\220u\230H\240D\250\001\250\025\250e\260<\270q\330\004\013\2108\2205\230\010\240\004\240A\240U\250&\260\002\260-\270v\300Q\300d\310&\320PQ\320QR\200\001\360\006\000\005\014\2109\220C\220q\330\004\016\210e\2205\230\001\230\027\240\010\250\001\330\004\036\230i\240q\250\t\260\031\270)\3001\330\004\007\200x\210w\220c\230\026\230s\240#\240V\250:\260S\270\001\330\010\016\210j\230\001\230\021\330""\004\t\210\034\220X\230Q\230e\2401\330\t\n\330\010\014\210E\220\025\220a\220q\330\014\022\220!\2203\220b\230\002\230\"\230H\240H\250H\260A\260R\260w\270a\200\001\360\n\000\005\013\210!\2108\2203\220g\230Q\330\004\026\220a\220y\240\001\240\026\240q\330\004\005\330\010\016\210a\210q\220\006\220a\220q\330\010\021\220\021\220(\230#\230\\\250\021\330\r\016\330\014\023\220?\240!\2401\240F\250!\2504\250q\260\006\260a\260t\2701\270H\300A\340\010\022\220!\2201\220F\230!\2301\330\010\022\220!\2201\220F\230!\2301\330\010\030\230\001\230\021\230!\330\004\007\200u\210B\210a\330\010\t\330\004\013\2101\320\000\031\230\021\330\004\025\220[\240\001\240\021\330\004\"\240!\330\004\031\230\023\230F\240!\2401\340\004\007\200t\2101\330\010\017\210v\220Q\220c\230\021\330\004\007\200s\210!\2107\220\"\220C\220s\230!\330\010\017\210q\330\004\031\230\035\240a\240q\250\003\2501\250D\260\010\270\001\330\004\r\210V\2201\220G\2301\330\004\030\230\014\240H\250A\250Q\330\004\031\230\024\230R\230q\330\t\n\330\010\021\220\036\230q\240\001\240\023\240A\240T\250\030\260\021\260%\260v\270Q\330\004\007\200t\2107\220$\220d\230#\230Q\330\010\021\220\021\330\004\013\210:\220\\\240\021\320\0044\260A\360\n\000\t\017\210a\210x\220s\230\047\240\021\330\010\032\230!\2309\240A\240V\2501\330\010\t\330\014\022\220!\2201\220F\230!\2301\330\014\020\220\014\230A\230X\240S\250\014\260C\260q\330\014\025\220[\240\001\240\021\240&\250\001\250\024\250Q\250f\260A\260V\2704\270|\3103\310g\320U[\320[\\\320\\d\320dg\320gh\320hi\330\014\017\210w\220c\230\021\330\020\021\330\014\017\210q\330\020\027\220q\230\010\240\003\2406\250\023\250D\260\004\260A\330\014\023\2204\220v\230Q\230h\240a\340\014\026\220a\220q\230\006\230a\230q\330\014\026\220a\220q\230\006\230a\230q\330\014\034\230A\230Q\230a\320\004[\320[g\320gh\330\010\"\240)\2501\250I\260Y\270i\300q\330\010\013\2108\220;\230c\240\021\330\014\030\230\001\330\010\036\230d\240&\250\001\250\032\260=\300\004\300G\3101\330\010\"\240)\2501\250F\260(\270(\300#\300U\310#\310[\320X_""\320_`\330\010\037\230t\240<\250s\260\"\260D\270\004\270D\300\007\300q\310\002\310!\330\010\013\2101\330\014\024\220I\230Q\330\010\016\210d\220!\220;\230b\240\017\320/?\270q\330\010\022\220$\220h\230a\230q\360\006\000\t\014\2106\220\027\230\002\230\"\230A\330\014\024\220G\2305\240\003\2406\250\025\250c\260\023\260H\270G\3003\300d\310$\310j\320XY\320Ya\320ab\340\014\023\2204\220w\230a\230y\250\t\260\031\270,\300c\310\021\330\010\013\2108\2203\220e\2304\230t\2401\330\014\024\220I\230Q\330\014\022\220$\220a\220q\330\014\026\220d\230(\240!\2401\330\010\013\2108\2203\220a\330\014\026\220h\230m\2501\330\010\013\2108\2203\220e\2304\230x\320\0477\260q\330\014\022\220$\220a\220q\330\014\026\220d\230(\240!\2401\330\010\013\2108\2207\230!\330\014\023\2209\230F\240!\330\010\013\2104\210w\220a\330\014\023\2202\220U\230#\230Q\230f\240I\250Q\250g\260T\270\027\300\005\300\\\320QR\320RX\320Xb\320bi\320ij\330\010\017\210v\220X\230X\240Q\240d\250(\260(\270!\2706\300\024\300\\\320QT\320T[\320[\\";
+    #else /* compression: none (3604 bytes) */
+static const char bytes[] = " at 0x bytes has  is needed, not of shape  lies outside its buffer object>, not .: <MemoryView of <contiguous and direct><contiguous and indirect><f4<strided and direct or indirect><strided and direct><strided and indirect>>?Cannot assign to read-only memoryviewInvalid mode, expected \047c\047 or \047fortran\047, got Invalid shape in axis Note that Cython is deliberately stricter than PEP-484 and rejects subclasses of builtin types. If you need to pass subclasses then set the \047annotation_typing\047 directive to False.a Decoder is made oncea row of bytes for each byte string is neededadd_notean array of collections.abcdisableenablegcisenabledno default __reduce__ due to non-trivial __cinit__payload tfrecord/_kernels/decode.pyxthe default of this processor has SIMD level unable to allocate array data.unable to allocate shape and strides.ASCIIBEST_LEVELDecoderDecoder.decodeDecoder.recordEllipsisSIMD_LEVELSSequenceView.MemoryView_Assembly_Chunks_Payloads__Pyx_PyDict_NextRef__annotate____class____class_getitem____dict____func____getstate____import____main____module____name____new____pyx_checksum__pyx_state__pyx_type__pyx_unpickle_Enum__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython___is_coroutineabcallocate_bufferascontiguousarrayassemblyasyncio.coroutinesavx2avx512badbaseboolbufferbuffer_idsbuffersccheck_recordschunkscline_in_tracebackcolumnscountdatadecodedecode_varintsdecoderdtypedtype_is_objectemptyencodeentryenumerateerrorfailureflagsflatnonzeroformatfortranfrom_bytesfullgatheriidindexint32int64is_planneditemsitemsizekindlengthlengthslengths_oflevellistslittlemathmemviewmissing_is_errormodenamendimnum_threadsnumpyobjobjectoffsetsosoutpackpayloadpayloadspopportableprodrecordrecord_kindregisterresultroomrowrunseenselfsetdefaultshapesimdsizesizesstartstatestatusstatusesstepstopstructsurveyttablestfrecord._kernels.decodetotolistuint8unpackupdateurandomvaluesviewwith_idsxzerosO\200\001\330\004\034\230C\230q""\240\001\340\004\016\210f\220A\220W\230A\330\004\032\230,\240h\250a\250q\330\004\010\210\005\210U\220!\2201\330\010\021\220\027\230\001\230\021\330\010\013\320\013\035\230Q\230a\330\014\021\220\021\220%\320\027\047\240q\250\001\330\014\r\330\010\013\2104\320\017#\2401\240A\330\014\023\2201\330\010\t\330\014\036\230a\230x\240q\250\006\250a\330\017\020\330\014\023\2201\330\010\r\210Q\210e\2204\220q\330\010\030\230\001\230\021\230!\330\004\013\2101\200\001\330\004\036\230i\240r\250\032\2609\270I\300Q\360\n\000\005\027\220a\330\004\n\210!\2101\210G\2203\220g\230Q\330\004\016\210d\220!\330\004\005\330\010\021\220\021\220(\230(\240(\250,\260b\270\010\300\001\330\r\016\330\014\027\220q\230\001\230\026\230q\240\004\240A\240V\2501\250D\260\010\270\n\300(\310(\320RS\320ST\330\010\014\210E\220\025\220a\220q\330\014\020\220\005\220U\230!\2306\240\021\240\"\240A\330\020\026\220a\220q\230\007\230s\240\047\250\021\330\025\026\330\024\035\230]\250!\2501\250F\260!\2604\260q\270\006\270a\270r\300\030\310\021\310$\310e\320S[\320[h\320hi\320ij\330\020\023\2201\330\024\025\330\020\026\220a\220r\230\021\230)\2401\240A\240V\2501\250B\250h\260a\260q\330\024\031\230\030\240\025\240j\260\005\260X\270U\300\047\310\025\310o\320]b\320bc\360\006\000\t\023\220!\2201\220F\230!\2301\330\010\022\220!\2201\220F\230!\2301\330\004\007\200u\210H\220C\220q\330\010\t\330\004\r\210W\220C\220u\230H\240D\250\001\250\025\250e\260<\270q\330\004\013\2108\2205\230\010\240\004\240A\240U\250&\260\002\260-\270v\300Q\300d\310&\320PQ\320QR\200\001\360\006\000\005\014\2109\220C\220q\330\004\016\210e\2205\230\001\230\027\240\010\250\001\330\004\036\230i\240q\250\t\260\031\270)\3001\330\004\007\200x\210w\220c\230\026\230s\240#\240V\250:\260S\270\001\330\010\016\210j\230\001\230\021\330\004\t\210\034\220X\230Q\230e\2401\330\t\n\330\010\014\210E\220\025\220a\220q\330\014\022\220!\2203\220b\230\002\230\"\230H\240H\250H\260A\260R\260w\270a\200\001\360\n\000\005\013\210!\2108\2203\220g\230Q\330\004\026\220a\220y\240\001\240""\026\240q\330\004\005\330\010\016\210a\210q\220\006\220a\220q\330\010\021\220\021\220(\230#\230\\\250\021\330\r\016\330\014\023\220?\240!\2401\240F\250!\2504\250q\260\006\260a\260t\2701\270H\300A\340\010\022\220!\2201\220F\230!\2301\330\010\022\220!\2201\220F\230!\2301\330\010\030\230\001\230\021\230!\330\004\007\200u\210B\210a\330\010\t\330\004\013\2101\320\000\031\230\021\330\004\025\220[\240\001\240\021\330\004\"\240!\330\004\031\230\023\230F\240!\2401\340\004\007\200t\2101\330\010\017\210v\220Q\220c\230\021\330\004\007\200s\210!\2107\220\"\220C\220s\230!\330\010\017\210q\330\004\031\230\035\240a\240q\250\003\2501\250D\260\010\270\001\330\004\r\210V\2201\220G\2301\330\004\030\230\014\240H\250A\250Q\330\004\031\230\024\230R\230q\330\t\n\330\010\021\220\036\230q\240\001\240\023\240A\240T\250\030\260\021\260%\260v\270Q\330\004\007\200t\2107\220$\220d\230#\230Q\330\010\021\220\021\330\004\013\210:\220\\\240\021\320\000<\270A\330\004\036\230i\240q\250\t\260\031\270)\3001\340\004\017\210v\220Q\220h\230h\240a\330\004\030\230\014\240H\250A\250Q\330\t\n\330\010\021\220\035\230a\230x\240z\260\030\270\030\300\021\330\004\007\200q\330\010\t\330\004\013\2101\320\0044\260A\360\n\000\t\017\210a\210x\220s\230\047\240\021\330\010\032\230!\2309\240A\240V\2501\330\010\t\330\014\022\220!\2201\220F\230!\2301\330\014\020\220\014\230A\230X\240S\250\014\260C\260q\330\014\025\220[\240\001\240\021\240&\250\001\250\024\250Q\250f\260A\260V\2704\270|\3103\310g\320U[\320[\\\320\\d\320dg\320gh\320hi\330\014\017\210w\220c\230\021\330\020\021\330\014\017\210q\330\020\027\220q\230\010\240\003\2406\250\023\250D\260\004\260A\330\014\023\2204\220v\230Q\230h\240a\340\014\026\220a\220q\230\006\230a\230q\330\014\026\220a\220q\230\006\230a\230q\330\014\034\230A\230Q\230a\320\004[\320[g\320gh\330\010\"\240)\2501\250I\260Y\270i\300q\330\010\013\2108\220;\230c\240\021\330\014\030\230\001\330\010\036\230d\240&\250\001\250\032\260=\300\004\300G\3101\330\010\"\240)\2501\250F\260(\270(\300#\300U\310#\310[\320X""_\320_`\330\010\037\230t\240<\250s\260\"\260D\270\004\270D\300\007\300q\310\002\310!\330\010\013\2101\330\014\024\220I\230Q\330\010\016\210d\220!\220;\230b\240\017\320/?\270q\330\010\022\220$\220h\230a\230q\360\006\000\t\014\2106\220\027\230\002\230\"\230A\330\014\024\220G\2305\240\003\2406\250\025\250c\260\023\260H\270G\3003\300d\310$\310j\320XY\320Ya\320ab\340\014\023\2204\220w\230a\230y\250\t\260\031\270,\300c\310\021\330\010\013\2108\2203\220e\2304\230t\2401\330\014\024\220I\230Q\330\014\022\220$\220a\220q\330\014\026\220d\230(\240!\2401\330\010\013\2108\2203\220a\330\014\026\220h\230m\2501\330\010\013\2108\2203\220e\2304\230x\320\0477\260q\330\014\022\220$\220a\220q\330\014\026\220d\230(\240!\2401\330\010\013\2108\2207\230!\330\014\023\2209\230F\240!\330\010\013\2104\210w\220a\330\014\023\2202\220U\230#\230Q\230f\240I\250Q\250g\260T\270\027\300\005\300\\\320QR\320RX\320Xb\320bi\320ij\330\010\017\210v\220X\230X\240Q\240d\250(\260(\270!\2706\300\024\300\\\320QT\320T[\320[\\";
     PyObject *data = NULL;
     #define __Pyx_DecompressString_UNUSED
     #define __Pyx_DecompressString_LZSS_UNUSED
@@ -37539,9 +37573,9 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[6] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_decode_pyx, __pyx_mstate->__pyx_n_u_survey, __pyx_mstate->__pyx_kp_b_iso88591_ir_9IQ_a_1G3gQ_d_b_q_q_AV1D_RSS, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[6])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 580};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_buffer, __pyx_mstate->__pyx_n_u_offsets, __pyx_mstate->__pyx_n_u_lengths, __pyx_mstate->__pyx_n_u_payloads, __pyx_mstate->__pyx_n_u_status, __pyx_mstate->__pyx_n_u_statuses, __pyx_mstate->__pyx_n_u_out};
-    __pyx_mstate_global->__pyx_codeobj_tab[7] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_decode_pyx, __pyx_mstate->__pyx_n_u_check_records, __pyx_mstate->__pyx_kp_b_iso88591_ir_9IQ_vQhha_HAQ_axz_q_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[7])) goto bad;
+    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 8, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 580};
+    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_buffers, __pyx_mstate->__pyx_n_u_offsets, __pyx_mstate->__pyx_n_u_lengths, __pyx_mstate->__pyx_n_u_buffer_ids, __pyx_mstate->__pyx_n_u_payloads, __pyx_mstate->__pyx_n_u_status, __pyx_mstate->__pyx_n_u_statuses, __pyx_mstate->__pyx_n_u_out};
+    __pyx_mstate_global->__pyx_codeobj_tab[7] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tfrecord__kernels_decode_pyx, __pyx_mstate->__pyx_n_u_check_records, __pyx_mstate->__pyx_kp_b_iso88591_A_iq_1_vQhha_HAQ_axz_q_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[7])) goto bad;
   }
   Py_DECREF(tuple_dedup_map);
   return 0;

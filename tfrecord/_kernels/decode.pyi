@@ -50,8 +50,13 @@ class Decoder:
         lengths: npt.NDArray[np.int64] | None,
         buffer_ids: npt.NDArray[np.int32] | None,
         num_threads: int = 1,
+        bad: list[tuple[int, int]] | None = None,
     ) -> tuple[_Failure | None, _Found | None, _Found | None]:
         """Decode the payloads at these places; without `offsets` every buffer is one.
+
+        With `bad`, payloads that are not valid are left out, and their rows and statuses are added to the
+        list. Only what is read for the columns is checked. A wrong kind or number of values is still a
+        failure.
 
         Gives a failure, or what was found of features and of feature lists: which records have which column,
         and the columns (key, kind, splits, values), or for lists (key, kind, splits of steps, present steps,
@@ -107,7 +112,10 @@ def survey(
     """
 
 def check_records(
-    buffer: Any, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    buffers: tuple[Any, ...],
+    offsets: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    buffer_ids: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.uint8]:
     """A status (see `tfrecord.parse`) for each of the records at these places: 0 for a valid message, Example
     or SequenceExample; else what is wrong where it first is. All of it is checked, nothing is kept.

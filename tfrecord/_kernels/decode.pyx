@@ -577,8 +577,8 @@ def survey(buffer, offsets, lengths):
     return status, state.count, bool(state.seen & SEEN_LISTS), result[0], result[1]
 
 
-def check_records(buffer, offsets, lengths):
-    cdef _Payloads payloads = _Payloads((buffer,), offsets, lengths, None)
+def check_records(tuple buffers not None, offsets, lengths, buffer_ids=None):
+    cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
     cdef int status
     statuses = _empty(payloads.count, _UINT8)
     cdef uint8_t *out = <uint8_t *> _pointer(statuses)

@@ -86,11 +86,12 @@ def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dic
     return status, count, seen_lists, result, result_lists
 
 
-def check_records(buffer: Any, offsets: Any, lengths: Any) -> Any:
+def check_records(buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any = None) -> Any:
     """A status (uint8) for each record; see `decode.pyi`."""
-    data = memoryview(buffer).cast("B")
+    views = [memoryview(buffer).cast("B") for buffer in buffers]
     statuses = np.zeros(len(offsets), np.uint8)
     for row, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+        data = views[0 if buffer_ids is None else int(buffer_ids[row])]
         if offset < 0 or length < 0 or offset + length > len(data):
             raise ValueError(f"payload {row} lies outside its buffer")
         try:
@@ -196,11 +197,19 @@ class Decoder:
         )
 
     def decode(
-        self, buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any, num_threads: int = 1
+        self,
+        buffers: tuple[Any, ...],
+        offsets: Any,
+        lengths: Any,
+        buffer_ids: Any,
+        num_threads: int = 1,
+        bad: list[tuple[int, int]] | None = None,
     ) -> tuple[Any, Any, Any]:
         if offsets is None:
             offsets, lengths = np.zeros(len(buffers), np.int64), [memoryview(b).nbytes for b in buffers]
             buffer_ids = range(len(buffers))
+        if bad is not None:
+            return self._decode_good(buffers, offsets, lengths, buffer_ids, bad)
         count = len(offsets)
         columns = {c[0]: _Rows(*c, count) for c in self._columns or ()}
         lists: dict[str, tuple[Request, list[Any]]] = {c[0]: (c, [None] * count) for c in self._lists or ()}
@@ -233,6 +242,31 @@ class Decoder:
         listed = [[row is not None for row in rows] for _, rows in lists.values()]
         finished = [_finish_list(request, rows, list_kinds) for request, rows in lists.values()]
         return None, found, (_flags(listed, count), finished)
+
+    def _decode_good(
+        self,
+        buffers: tuple[Any, ...],
+        offsets: Any,
+        lengths: Any,
+        buffer_ids: Any,
+        bad: list[tuple[int, int]],
+    ) -> tuple[Any, Any, Any]:
+        """`decode` of the payloads that are valid."""
+        rows = []
+        for row in range(len(offsets)):
+            source = memoryview(buffers[0 if buffer_ids is None else int(buffer_ids[row])]).cast("B")
+            payload = bytes(source[int(offsets[row]) : int(offsets[row]) + int(lengths[row])])
+            try:
+                parse_message(payload, self._wanted, self._wanted_lists)
+                rows.append(row)
+            except WireError as error:
+                bad.append((row, error.args[0]))
+        places = [np.array(array, np.int64)[rows] for array in (offsets, lengths)]
+        ids = None if buffer_ids is None else np.array(buffer_ids, np.int32)[rows]
+        failure, *found = self.decode(buffers, *places, ids)
+        if failure is not None:
+            failure = (failure[0], rows[failure[1]], *failure[2:])
+        return failure, found[0], found[1]
 
     def record(
         self, payload: Any, missing_is_error: bool = False

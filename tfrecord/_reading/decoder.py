@@ -16,7 +16,7 @@ from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.runs import GROUP
 from tfrecord.features import Column, FeaturePlan, compile_features
-from tfrecord.parse import decode_batch, decode_record, record_kind
+from tfrecord.parse import bad_messages, decode_batch, decode_record, record_kind
 
 __all__ = [
     "LOCATED_ERRORS",
@@ -204,12 +204,17 @@ class RecordDecoder:
             return payloads
         if len(payloads) and not self._looked:
             self.look(locate(0)[0], map(payloads.view, range(len(payloads))))
+        bad: list[DecodeError] | None = [] if self.policy.skips else None
         try:
-            return self._decode(payloads, columns, num_threads)
+            batch = self._decode(payloads, columns, num_threads, bad)
         except LOCATED_ERRORS as error:
             row = error.record or 0
             if not self.policy.skips or not is_damage(payloads.view(row), error):
                 raise error.at(*locate(row)) from None
+        else:
+            for error in bad or ():
+                self.policy.handle(error.at(*locate(error.record or 0)))
+            return batch
         rows = self._good_rows(payloads, locate, columns)
         try:
             return self._decode(payloads[rows], columns, num_threads)
@@ -217,7 +222,11 @@ class RecordDecoder:
             raise error.at(*locate(int(rows[error.record or 0]))) from None
 
     def _decode(
-        self, payloads: BytesColumn, columns: tuple[str, ...] | None, num_threads: int
+        self,
+        payloads: BytesColumn,
+        columns: tuple[str, ...] | None,
+        num_threads: int,
+        bad: list[DecodeError] | None = None,
     ) -> ColumnBatch | SequenceBatch:
         plan, lists = self.dense or (self.plan, self.sequence_plan)
         is_sequence = self.record_type == "sequence_example"
@@ -236,19 +245,19 @@ class RecordDecoder:
             sequence_plan=lists if is_sequence else None,
             columns=columns,
             num_threads=num_threads,
+            bad=bad,
         )
 
     def _good_rows(
         self, payloads: BytesColumn, locate: Locate, columns: tuple[str, ...] | None
     ) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The rows that are messages; the others go to the policy."""
-        good = []
-        for row in range(len(payloads)):
+        good = np.ones(len(payloads), np.bool_)
+        for row, _ in bad_messages(payloads):
             try:
                 self._decode(payloads[row : row + 1], columns, 1)
             except LOCATED_ERRORS as error:
                 if is_damage(payloads.view(row), error):
                     self.policy.handle(error.at(*locate(row)))
-                    continue
-            good.append(row)
-        return np.array(good, np.int64)
+                    good[row] = False
+        return np.flatnonzero(good)
