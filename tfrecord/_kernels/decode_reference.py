@@ -261,9 +261,9 @@ class Decoder:
                 rows.append(row)
             except WireError as error:
                 bad.append((row, error.args[0]))
-        places = [np.array(array, np.int64)[rows] for array in (offsets, lengths)]
+        starts, sizes = (np.array(array, np.int64)[rows] for array in (offsets, lengths))
         ids = None if buffer_ids is None else np.array(buffer_ids, np.int32)[rows]
-        failure, *found = self.decode(buffers, *places, ids)
+        failure, *found = self.decode(buffers, starts, sizes, ids)
         if failure is not None:
             failure = (failure[0], rows[failure[1]], *failure[2:])
         return failure, found[0], found[1]

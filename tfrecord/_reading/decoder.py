@@ -212,8 +212,8 @@ class RecordDecoder:
             if not self.policy.skips or not is_damage(payloads.view(row), error):
                 raise error.at(*locate(row)) from None
         else:
-            for error in bad or ():
-                self.policy.handle(error.at(*locate(error.record or 0)))
+            for damage in bad or ():
+                self.policy.handle(damage.at(*locate(damage.record or 0)))
             return batch
         rows = self._good_rows(payloads, locate, columns)
         try:
