@@ -37,6 +37,7 @@ __all__ = [
     "build_index",
     "build_indexes",
     "check_index",
+    "find_targets",
     "find_index",
     "scan_index",
     "sidecar_path",
@@ -233,7 +234,7 @@ class IndexWriter:
 # ---- many files --------------------------------------------------------------------------------------
 
 
-def _targets(paths: Any, recursive: bool) -> list[str]:
+def find_targets(paths: Any, recursive: bool) -> list[str]:
     """The data files meant; of folders only those with the usual names: an index is left beside each."""
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     if not items:
@@ -281,7 +282,7 @@ def build_indexes(
     GIL). ``progress`` is called with each result when it is there, from the calling thread.
     """
     jobs = check_threads(jobs, "jobs")
-    targets = _targets(paths, recursive)
+    targets = find_targets(paths, recursive)
 
     def build_one(path: str) -> BuildResult:
         target = sidecar_path(path)

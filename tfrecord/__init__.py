@@ -1,7 +1,7 @@
 """TFRecord files without TensorFlow: index once, read any record, decode to columns, shuffle truly, resume.
 
-The names below are the public ones. ``tfrecord.torch`` is loaded when it is first used, so that importing
-this package never imports torch.
+The names below are the public ones. ``tfrecord.torch`` and ``tfrecord.ray`` are loaded when they are first
+used, so that importing this package never imports torch or Ray.
 """
 
 import importlib as _importlib
@@ -47,6 +47,7 @@ from .parse import (
 from .process import extract_feature_dict, process_feature
 from .reader import TFRecordReader, build_index
 from .repair import salvage, verify
+from .splits import Split, make_splits
 from .tensor_proto import decode_tensor_proto
 from .writer import ShardedTFRecordWriter, TFRecordWriter
 
@@ -66,6 +67,7 @@ __all__ = [
     "RecordIndex",
     "SequenceBatch",
     "ShardedTFRecordWriter",
+    "Split",
     "StaleIndexError",
     "TFRecordError",
     "TFRecordReader",
@@ -86,6 +88,7 @@ __all__ = [
     "extract_feature_dict",
     "iterator_utils",
     "load_index",
+    "make_splits",
     "multi_tfrecord_loader",
     "parse_example",
     "parse_sequence_example",
@@ -107,17 +110,18 @@ __all__ = [
 
 
 if _TYPE_CHECKING:
+    from . import ray as ray
     from . import torch as torch
 
     __version__: str
 else:
 
     def __getattr__(name: str) -> object:
-        if name == "torch":
-            return _importlib.import_module("tfrecord.torch")
+        if name in ("ray", "torch"):
+            return _importlib.import_module(f"tfrecord.{name}")
         if name == "__version__":
             return _metadata.version("tfrecord")
         raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return [*__all__, "torch"]
+        return [*__all__, "ray", "torch"]

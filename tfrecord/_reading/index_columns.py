@@ -20,7 +20,7 @@ from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
 
-__all__ = ["MergedIndex", "dense_plans", "find_type", "matching", "read_schema"]
+__all__ = ["MergedIndex", "dense_plans", "find_type", "first_records", "matching", "read_schema"]
 
 # A schema without an index is made of so many records of so many files, spread over all of them.
 _SAMPLED_FILES = 64
@@ -143,7 +143,7 @@ def read_schema(store: RecordStore) -> Schema:
     for number, path in enumerate(store.paths):
         index = store.given[number]
         if number in sampled:
-            parts.append((path, _sample(store, number, share)))
+            parts.append((path, first_records(store, number, share)))
         elif index is not None and len(index) and _has_schema(index):
             parts.append((path, index.metadata))
     return merge_schemas(parts)
@@ -153,8 +153,12 @@ def _has_schema(index: RecordIndex | None) -> bool:
     return index is not None and (not len(index) or "schema" in index.metadata)
 
 
-def _sample(store: RecordStore, number: int, count: int) -> Mapping[str, Any]:
-    """What a collector says of the first records of a file."""
+def first_records(store: RecordStore, number: int, count: int) -> Mapping[str, Any]:
+    """What an index of a file would say of its features: that of its extended index, else of its first
+    records, as many as ``count``."""
+    index = store.given[number]
+    if index is not None and len(index) and _has_schema(index):
+        return index.metadata
     collector = SchemaCollector()
     left = count
     for run in store.stream(number):

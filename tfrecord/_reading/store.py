@@ -151,11 +151,13 @@ class RecordStore:
 
     # ---- bytes ---------------------------------------------------------------------------------------------
 
-    def stream(self, number: int, start: int = 0, step: int = 1) -> Iterator[RecordRun]:
+    def stream(
+        self, number: int, start: int = 0, step: int = 1, seek: tuple[int, int] = (0, 0)
+    ) -> Iterator[RecordRun]:
         """Records ``start``, ``start + step``, ... of one file in stored order, one pass in constant
-        memory."""
+        memory. ``seek``: (offset, number) of a record at or before ``start`` of a plain file, where the
+        caller knows one that the index does not."""
         index = self.given[number]
-        seek = (0, 0)
         if index is not None and start and not index.compression:
             if start >= len(index):
                 return
