@@ -15,7 +15,6 @@ from .build import build_index, check_index, find_index, no_index
 from .errors import TFRecordError
 from .formats import load_index
 from .index import RecordIndex
-from .paths import sidecar_path
 
 __all__ = ["main"]
 
@@ -30,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--format", choices=("extended", "text"), default="extended")
     build.add_argument("--threads", type=int, default=1, help="threads that share the checks of payloads")
     build.add_argument(
-        "--force", action="store_true", help="replace an index that has a schema or columns, too"
+        "--drop-columns", action="store_true", help="replace an index that has a schema or columns, too"
     )
     check = commands.add_parser("check", help="check the index and every record of the data")
     check.add_argument("--threads", type=int, default=1, help="threads that share the checks of payloads")
@@ -60,28 +59,15 @@ def _show(index: RecordIndex, records: int) -> None:
         print(f"     ... {len(index) - records} more")
 
 
-def _holds_more(options: argparse.Namespace) -> bool:
-    """Whether the index that is there fits its data, and has a schema or columns, which only
-    `tfrecord.build_index` gives it."""
-    target = options.index if options.index is not None else sidecar_path(options.data)
-    if options.format != "extended" or not os.path.isfile(target):
-        return False
-    try:
-        found = load_index(target, options.data)
-    except (TFRecordError, OSError, ImportError, ValueError):
-        return False
-    return bool(found.metadata or found.columns)
-
-
 def _run(options: argparse.Namespace) -> None:
-    if options.command == "build" and not options.force and _holds_more(options):
-        index = check_index(options.data, options.index, num_threads=options.threads)
-        print(
-            f"{options.data}: {len(index)} records, all good; index {index.index_path} is right and kept, "
-            "as it holds more than this command would put into it (--force replaces it)"
+    if options.command == "build":
+        index = build_index(
+            options.data,
+            options.index,
+            format=options.format,
+            num_threads=options.threads,
+            drop_columns=options.drop_columns,
         )
-    elif options.command == "build":
-        index = build_index(options.data, options.index, format=options.format, num_threads=options.threads)
         print(f"{options.data}: {len(index)} records, index {index.index_path}")
     elif options.command == "check":
         index = check_index(options.data, options.index, num_threads=options.threads)

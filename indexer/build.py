@@ -10,9 +10,11 @@ import errno
 import os
 import shlex
 import stat
+import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,13 +23,21 @@ import numpy.typing as npt
 from . import formats
 from .atomic import replace_file
 from .compression import HEAD_SIZE, detect, is_frame
-from .errors import IndexFileError, TFRecordError, UnsupportedCompressionError
+from .errors import (
+    DecodeError,
+    FeatureKindError,
+    IndexFileError,
+    MissingFeatureError,
+    TFRecordError,
+    UnsupportedCompressionError,
+)
 from .files import is_url, local_path, open_data, path_name
-from .fingerprint import fingerprint
+from .fingerprint import Digest, fingerprint, is_settled
 from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
 from .options import check_threads
 from .paths import expand_paths, find_index, is_data_name, sidecar_path, walk_folder
+from .progress import Progress, shown
 from .scanning import Collector, scan_index
 
 __all__ = [
@@ -37,6 +47,7 @@ __all__ = [
     "build_index",
     "build_indexes",
     "check_index",
+    "earlier_index",
     "find_targets",
     "find_index",
     "scan_index",
@@ -67,17 +78,23 @@ def build_index(
     collector: Collector | None = None,
     num_threads: int = 1,
     compression_type: str | None = None,
+    progress: Progress = False,
+    drop_columns: bool = False,
 ) -> RecordIndex:
     """Check a data file from end to end and write its index.
 
-    ``index_path``: by default the data file's whole name and ``.tfindex``. An earlier index there is replaced
-    at once, and only when the whole file was found good; in any other case it stays. ``format``:
-    ``"extended"``, or ``"text"`` (for plain files only). ``collector`` gets every record in passing.
-    ``num_threads`` share the checks of payloads.
+    Args:
+        index_path: by default the data file's whole name and ``.tfindex``. An earlier index there is replaced
+            at once, and only when the whole file was found good; in any other case it stays.
+        format: ``"extended"``, or ``"text"`` (for plain files only).
+        collector: gets every record in passing.
+        num_threads: so many share the checks of payloads.
+        progress: True shows a bar; a callable gets the bytes that are done and the size of the file.
+        drop_columns: replace an index whose schema or columns the new one will not have.
 
     Raises `CorruptRecordError` or `CompressionError` at the first damage, `IndexFileError` where the data
-    changed meanwhile, `ValueError` where the index would overwrite data, `OSError` where it cannot be
-    written.
+    changed meanwhile, `ValueError` where the index would overwrite data or lose columns, `OSError` where it
+    cannot be written.
     """
     path = path_name(data_path)
     target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
@@ -85,13 +102,25 @@ def build_index(
     if format not in ("extended", "text"):
         raise ValueError(f"format is {format!r}; it may be 'extended' or 'text'")
     _refuse_to_overwrite_data(path, target)
-    index = scan_index(
-        data_path,
-        verify=VERIFY_ALL,
-        compression_type=compression_type,
-        collector=collector,
-        num_threads=num_threads,
-    )
+    earlier = earlier_index(target)
+    if earlier is not None and not drop_columns:
+        keep = getattr(collector, "keep", None)
+        if format == "extended" and keep is not None:
+            keep(earlier)
+        else:
+            _refuse_to_lose(earlier, path, format, collector is not None)
+    try:
+        with shown(progress, os.path.basename(path)) as report:
+            index = scan_index(
+                data_path,
+                verify=VERIFY_ALL,
+                compression_type=compression_type,
+                collector=collector,
+                num_threads=num_threads,
+                progress=report,
+            )
+    except (DecodeError, FeatureKindError, MissingFeatureError) as error:
+        raise error.at(path, error.record) from None
     if format == "text" and index.compression:
         raise UnsupportedCompressionError(
             path,
@@ -108,6 +137,30 @@ def build_index(
         else:
             formats.write_index(file, index)
     return index
+
+
+def earlier_index(target: str) -> RecordIndex | None:
+    """The index that is at ``target`` now, of whatever data; None where there is none, or it is of no use."""
+    try:
+        with open(target, "rb") as file:
+            if file.read(len(formats.MAGIC)) != formats.MAGIC:
+                return None
+        return formats.load_index(target)
+    except (IndexFileError, OSError):
+        return None
+
+
+def _refuse_to_lose(earlier: RecordIndex, path: str, format: Format, collects: bool) -> None:
+    """`ValueError` where a build would lose what the earlier index holds beside the places."""
+    lost = [f"column {name!r}" for name in earlier.columns]
+    if format == "extended" and "schema" in earlier.metadata:
+        lost.append("the schema")
+    if lost and not collects:
+        raise ValueError(
+            f"index {earlier.index_path} of {path} holds {', '.join(lost)}, which this build would drop. "
+            f"Build it with 'tfrecord index {shlex.quote(path)}' or tfrecord.build_index({path!r}), which "
+            "keep them, or with drop_columns=True (--drop-columns)"
+        )
 
 
 def _refuse_to_overwrite_data(path: str, target: str) -> None:
@@ -195,8 +248,12 @@ class IndexWriter:
         compression: str = "",
         metadata: Mapping[str, Any] | None = None,
         columns: Mapping[str, npt.NDArray[Any]] | None = None,
+        checksums: bytes | None = None,
     ) -> RecordIndex:
         """Write the extended index of the finished data file, atomically.
+
+        ``checksums``: those of all payloads, 4 bytes each as they are stored. Without them the index serves
+        its columns only as long as the file's modification time stays as it is.
 
         `IndexFileError` where a plain file does not have exactly the bytes of the records that were added.
         """
@@ -206,7 +263,11 @@ class IndexWriter:
         lengths = np.array(self._lengths, np.uint64)
         ends = np.cumsum(lengths + np.uint64(FRAME_OVERHEAD), dtype=np.uint64)
         stream_size = int(ends[-1]) if len(ends) else 0
+        now = time.time_ns()
+        digest = Digest()
+        digest.add(checksums or b"")
         with open_data(path, mmap=False) as data:
+            mtime_ns = data.mtime_ns
             if not compression and data.size != stream_size:
                 reason = f"the data has {data.size} bytes, the records written have {stream_size}"
                 raise IndexFileError(path, target, reason)
@@ -222,8 +283,10 @@ class IndexWriter:
                 metadata=metadata,
                 columns=columns,
                 format="extended",
-                mtime_ns=os.stat(path).st_mtime_ns,
+                mtime_ns=mtime_ns,
                 fingerprint=fingerprint(data, offsets, lengths, compression),
+                digest=None if checksums is None else digest.value(),
+                settled=mtime_ns is not None and is_settled(mtime_ns, now),
                 checked=True,
             )
         with replace_file(target) as file:
@@ -254,13 +317,21 @@ def find_targets(paths: Any, recursive: bool) -> list[str]:
 
 
 def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None:
-    """Number of records of an index that can stay, None where it must be built."""
+    """Number of records of an index that can stay, None where it must be built.
+
+    Where the modification time does not say that the data is as it was, all of it is checked.
+    """
     try:
         index = formats.load_index(target, path)
-    except (IndexFileError, OSError):
-        return None
-    satisfied = getattr(collector, "satisfied_by", None)
-    if index.format != format or (satisfied is not None and not satisfied(index)):
+        satisfied = getattr(collector, "satisfied_by", None)
+        if index.format != format or (satisfied is not None and not satisfied(index)):
+            return None
+        if index.settled and index.mtime_ns == os.stat(local_path(path) or path).st_mtime_ns:
+            formats.verify_arrays(target)
+            index.check_all()
+        else:
+            check_index(path, target)
+    except (TFRecordError, OSError):
         return None
     return len(index)
 
@@ -273,13 +344,18 @@ def build_indexes(
     force: bool = False,
     recursive: bool = True,
     collector_factory: Callable[[], Collector] | None = None,
-    progress: Callable[[BuildResult], object] | None = None,
+    progress: bool | Callable[[BuildResult], object] | None = None,
+    drop_columns: bool = False,
+    num_threads: int = 1,
+    compression_type: str | None = None,
 ) -> list[BuildResult]:
     """Build the indexes of files, globs and folders, each beside its data; one result a file, in order.
 
     Of folders those files with the usual names are taken. An index that fits its data stays as it is, unless
-    ``force``. A file that fails does not stop the others. ``jobs`` threads work at once (checking holds no
-    GIL). ``progress`` is called with each result when it is there, from the calling thread.
+    ``force``; where size and time do not say that the data is as it was, the data is checked. A file that
+    fails does not stop the others. ``jobs`` threads work at once (checking holds no GIL). ``progress``: True
+    shows a bar of files; a callable gets each result when it is there, in the calling thread.
+    ``drop_columns``, ``num_threads``, ``compression_type``: as for `build_index`.
     """
     jobs = check_threads(jobs, "jobs")
     targets = find_targets(paths, recursive)
@@ -292,20 +368,32 @@ def build_indexes(
                 fresh = _is_fresh(path, target, format, collector)
                 if fresh is not None:
                     return BuildResult(path, target, "fresh", fresh, None)
-            index = build_index(path, target, format=format, collector=collector)
+            index = build_index(
+                path,
+                target,
+                format=format,
+                collector=collector,
+                num_threads=num_threads,
+                compression_type=compression_type,
+                drop_columns=drop_columns,
+            )
         except (TFRecordError, OSError, ValueError, ImportError) as error:
             return BuildResult(path, target, "failed", None, error)
         return BuildResult(path, target, "built", len(index), None)
 
     results: dict[int, BuildResult] = {}
-    with ThreadPoolExecutor(jobs) as pool:
+    with ExitStack() as stack:
+        told = progress if callable(progress) else None
+        report = stack.enter_context(shown(progress is True, "index", unit=" files"))
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
         futures = {pool.submit(build_one, path): place for place, path in enumerate(targets)}
         try:
             for future in as_completed(futures):
                 result = future.result()
                 results[futures[future]] = result
-                if progress is not None:
-                    progress(result)
+                report(len(results), len(targets))
+                if told is not None:
+                    told(result)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

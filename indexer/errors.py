@@ -149,12 +149,14 @@ class IndexFileError(TFRecordError):
         if self.index_path is None:
             data = self.path if self.path is not None else "the data"
             return f"{data} changed since its records were looked up: {self.reason}. Open it again"
-        data = shlex.quote(self.path) if self.path is not None else "DATA"
-        text = f"index {self.index_path}"
-        if self.path is not None:
-            text += f" of {self.path}"
-        rebuild = f"python -m indexer build {data} {shlex.quote(self.index_path)}"
-        return f"{text}: {self.reason}. Rebuild it: {rebuild}"
+        if self.path is None:
+            rebuild = f"tfrecord.build_index(DATA, {self.index_path!r})"
+            return f"index {self.index_path}: {self.reason}. Rebuild it: {rebuild}"
+        # Either of these keeps the schema and the columns that the index has.
+        rebuild = f"tfrecord.build_index({self.path!r}, {self.index_path!r})"
+        if self.index_path == f"{self.path}.tfindex":
+            rebuild = f"tfrecord index {shlex.quote(self.path)}"
+        return f"index {self.index_path} of {self.path}: {self.reason}. Rebuild it: {rebuild}"
 
 
 class StaleIndexError(IndexFileError):

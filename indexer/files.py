@@ -23,7 +23,16 @@ import numpy as np
 from ._engine import kernel as _kernel
 from .errors import TruncatedRecordError
 
-__all__ = ["DataFile", "is_url", "local_path", "open_data", "path_name", "pread", "remote_filesystem"]
+__all__ = [
+    "DataFile",
+    "is_url",
+    "local_path",
+    "most_descriptors",
+    "open_data",
+    "path_name",
+    "pread",
+    "remote_filesystem",
+]
 
 # A chain such as simplecache::s3://... names a scheme at last; a local name may hold "::" too.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
@@ -69,14 +78,17 @@ class DataFile(ABC):
     """One plain (not compressed) source of bytes; made by `open_data`.
 
     Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether
-    `buffer` works and views are views of a map), ``closed``.
+    `buffer` works and views are views of a map), ``closed``. Of a local file also ``identity`` (device and
+    inode) and ``mtime_ns``, when it was opened; None of others.
     """
 
     mapped = False
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, size: int, status: os.stat_result | None = None) -> None:
         self.path = path
         self.size = size
+        self.identity = None if status is None else (status.st_dev, status.st_ino)
+        self.mtime_ns = None if status is None else status.st_mtime_ns
         self.closed = False
 
     def view(self, offset: int, length: int) -> memoryview:
@@ -139,13 +151,13 @@ class _Forward:
 
     def __init__(self, data: DataFile, position: int) -> None:
         self.name = data.path
+        self.position = position
         self._data = data
-        self._position = position
 
     def read(self, size: int) -> memoryview:
-        size = min(size, self._data.size - self._position)
-        piece = self._data.view(self._position, size) if size > 0 else memoryview(b"")
-        self._position += piece.nbytes
+        size = min(size, self._data.size - self.position)
+        piece = self._data.view(self.position, size) if size > 0 else memoryview(b"")
+        self.position += piece.nbytes
         return piece
 
     read_some = read
@@ -154,8 +166,8 @@ class _Forward:
 class _DescriptorFile(DataFile):
     """pread on a descriptor: views are fresh bytes."""
 
-    def __init__(self, path: str, size: int, descriptor: int) -> None:
-        super().__init__(path, size)
+    def __init__(self, path: str, status: os.stat_result, descriptor: int) -> None:
+        super().__init__(path, status.st_size, status)
         self._descriptor = descriptor
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
@@ -182,14 +194,26 @@ class _DescriptorFile(DataFile):
 
 
 class _MappedFile(DataFile):
-    """A map by the kernel: no descriptor is kept, views are views of the map."""
+    """A map of a local file; views are views of the map.
+
+    It keeps a descriptor, of which the size is asked before each read. Where the process has no descriptors
+    to spare, the size is asked of the path, as long as that leads to the same file.
+    """
 
     mapped = True
 
-    def __init__(self, path: str, size: int, file_map: Any, buffer: Any) -> None:
-        super().__init__(path, size)
+    def __init__(
+        self, path: str, status: os.stat_result, file_map: Any, buffer: Any, descriptor: int
+    ) -> None:
+        super().__init__(path, status.st_size, status)
         self._map = file_map
         self._whole = memoryview(buffer).toreadonly()
+        self._absolute = os.path.abspath(local_path(path) or path)
+        self._descriptor = descriptor if _spare.take() else -1
+        if self._descriptor >= 0:
+            self._finalizer = weakref.finalize(self, _spare.give_back, descriptor)
+        else:
+            os.close(descriptor)
 
     def _read(self, offset: int, length: int) -> memoryview:
         self.check_size()
@@ -201,9 +225,16 @@ class _MappedFile(DataFile):
 
     def check_size(self) -> None:
         self._check_open()
-        now = self._map.size_now()
+        now = _file_size(self._descriptor) if self._descriptor >= 0 else self._size_by_path()
         if -1 < now < self.size:
             raise self._shrunk(now)
+
+    def _size_by_path(self) -> int:
+        try:
+            status = os.stat(self._absolute)
+        except OSError:
+            return -1
+        return status.st_size if (status.st_dev, status.st_ino) == self.identity else -1
 
     def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
         if not self.closed:
@@ -220,6 +251,50 @@ class _MappedFile(DataFile):
         super().close()
         self._whole = memoryview(b"")
         self._map = None
+        if self._descriptor >= 0:
+            self._descriptor = -1
+            self._finalizer()
+
+
+class _SpareDescriptors:
+    """How many descriptors maps may keep: a quarter of those that the process may have."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._most: int | None = None
+
+    def take(self) -> bool:
+        with self._lock:
+            if self._most is None:
+                self._most = most_descriptors()
+            if self._taken >= self._most:
+                return False
+            self._taken += 1
+            return True
+
+    def give_back(self, descriptor: int) -> None:
+        os.close(descriptor)
+        self._taken -= 1  # without the lock: the garbage collector may come while it is held
+
+
+_spare = _SpareDescriptors()
+
+
+def most_descriptors() -> int:
+    """How many data files may have a descriptor each: a quarter of what the process may open, 8 to 256."""
+    try:
+        import resource
+    except ImportError:
+        return 64
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 256 if soft == resource.RLIM_INFINITY else max(8, min(256, soft // 4))
+
+
+def _file_size(descriptor: int) -> int:
+    if _kernel is not None:
+        return int(_kernel.file_size(descriptor))
+    return os.fstat(descriptor).st_size
 
 
 class _PythonMap:
@@ -239,9 +314,6 @@ class _PythonMap:
     @classmethod
     def _ended(cls) -> None:
         cls._count -= 1
-
-    def size_now(self) -> int:
-        return self.map.size()
 
     def advise(self, offset: int, length: int, advice: str) -> bool:
         if advice == "willneed" and hasattr(self.map, "madvise"):
@@ -348,25 +420,24 @@ def open_data(source: Any, *, mmap: bool = True) -> DataFile:
     descriptor = os.open(local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         status = os.fstat(descriptor)
-        mapped = _try_map(path, os.path.abspath(local), descriptor, status) if mmap else None
+        maps = _try_map(descriptor, status.st_size) if mmap else None
     except BaseException:
         os.close(descriptor)
         raise
-    if mapped is None:
-        return _DescriptorFile(path, status.st_size, descriptor)
-    os.close(descriptor)
-    return mapped
+    if maps is None:
+        return _DescriptorFile(path, status, descriptor)
+    return _MappedFile(path, status, *maps, descriptor)
 
 
-def _try_map(path: str, absolute: str, descriptor: int, status: os.stat_result) -> _MappedFile | None:
-    size = status.st_size
+def _try_map(descriptor: int, size: int) -> tuple[Any, Any] | None:
+    """A map, and the buffer of its bytes; None where the file cannot be mapped."""
     try:
         if _kernel is not None:
-            file_map = _kernel.FileMap(descriptor, size, os.fsencode(absolute), status.st_dev, status.st_ino)
-            return _MappedFile(path, size, file_map, file_map)
+            file_map = _kernel.FileMap(descriptor, size)
+            return file_map, file_map
         if size == 0:
             return None
         python_map = _PythonMap(descriptor, size)
-        return _MappedFile(path, size, python_map, python_map.map)
+        return python_map, python_map.map
     except OSError:
         return None

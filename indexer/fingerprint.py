@@ -2,20 +2,109 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
+import weakref
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .compression import is_frame
+from .compression import is_frame, open_stream
 from .errors import StaleIndexError
 from .files import DataFile, open_data
-from .framing import FOOTER_SIZE, FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, check_frame, crc32c, frame_header
+from .framing import (
+    FOOTER_SIZE,
+    FRAME_OVERHEAD,
+    HEADER_SIZE,
+    VERIFY_ALL,
+    VERIFY_LENGTHS,
+    check_frame,
+    crc32c,
+    footers,
+    frame_header,
+)
 from .index import RecordIndex
+from .stored_columns import StoredColumns
+from .streams import iter_chunks
 
-__all__ = ["bind_index", "fingerprint"]
+__all__ = ["DIGEST_SIZE", "Digest", "bind_index", "digest", "fingerprint", "is_settled"]
 
+DIGEST_SIZE = 16
 _SAMPLES = 8
+# A file that changes twice within this time may keep its modification time: systems count in ticks of up to
+# 10 ms, some file systems in seconds.
+_TICK_NS, _COARSE_TICK_NS = 100_000_000, 2_000_000_000
+_AT_ONCE = 1 << 16
+_WINDOW = 4 << 20
+# Data files (device, inode, size, time) whose digests were compared in this process and agreed.
+_agreed: set[tuple[Any, ...]] = set()
+_MOST_AGREED = 1 << 16
+
+
+def is_settled(mtime_ns: int, now_ns: int) -> bool:
+    """Whether a file with this modification time that changes from ``now_ns`` on gets another time."""
+    return now_ns - mtime_ns > (_TICK_NS if mtime_ns % 1_000_000_000 else _COARSE_TICK_NS)
+
+
+class Digest:
+    """A digest over the stored checksums of all payloads, in order: 16 bytes of BLAKE2b."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=DIGEST_SIZE)
+
+    def add(self, checksums: bytes) -> None:
+        """The next checksums, 4 bytes each as they are stored."""
+        self._hash.update(checksums)
+
+    def value(self) -> bytes:
+        """The digest of all that was added."""
+        return self._hash.digest()
+
+
+def digest(data: DataFile, index: RecordIndex) -> bytes | None:
+    """The digest of what the data file holds now, at the places that the index knows; None where the records
+    are elsewhere.
+
+    Of a plain file only the checksums are read, of a compressed one the whole stream.
+    """
+    found = Digest()
+    if index.compression:
+        count, end = 0, 0
+        with open_stream(data.reader(), index.compression) as stream:
+            for chunk in iter_chunks(stream, compression_type=index.compression, verify=VERIFY_LENGTHS):
+                found.add(footers(chunk.buffer, chunk.offsets, chunk.lengths))
+                count += len(chunk.offsets)
+                end = chunk.base_offset + int(chunk.offsets[-1]) + int(chunk.lengths[-1]) + FRAME_OVERHEAD
+        return found.value() if (count, end) == (len(index), index.stream_size) else None
+    for first in range(0, len(index), _AT_ONCE):
+        offsets, lengths = index.entries(np.arange(first, min(first + _AT_ONCE, len(index)), dtype=np.int64))
+        if data.mapped:
+            found.add(footers(data.buffer(), offsets, lengths))
+        else:
+            found.add(_read_checksums(data, offsets, lengths))
+    return found.value()
+
+
+def _read_checksums(
+    data: DataFile, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64]
+) -> bytes:
+    """The checksums of frames that follow each other, of a file that is not mapped."""
+    parts = []
+    at = 0
+    while at < len(offsets):
+        start = int(offsets[at])
+        stop = at + max(1, int(np.searchsorted(offsets[at:], start + _WINDOW)))
+        end = int(offsets[stop - 1]) + int(lengths[stop - 1]) + FRAME_OVERHEAD
+        if end - start > 2 * _WINDOW:
+            stop, end = at + 1, start + int(lengths[at]) + FRAME_OVERHEAD
+        if stop == at + 1:
+            parts.append(bytes(data.view(end - FOOTER_SIZE, FOOTER_SIZE)))
+        else:
+            window = data.view(start, end - start)
+            parts.append(footers(window, offsets[at:stop] - np.uint64(start), lengths[at:stop]))
+        at = stop
+    return b"".join(parts)
 
 
 def fingerprint(
@@ -48,16 +137,70 @@ def _stored_checksum(data: DataFile, offset: int, length: int) -> int:
 
 
 def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
-    """The index with ``path`` set, if it fits the data file; `StaleIndexError` if it does not. O(1)."""
+    """The index with ``path`` set, if it fits the data file; `StaleIndexError` if it does not. O(1).
+
+    What it keeps of the records is given out only if it is of this data; see `_Guard`.
+    """
     data = data_path if isinstance(data_path, DataFile) else open_data(data_path, mmap=False)
     try:
         reason = _misfit(index, data)
         if reason is not None:
             raise StaleIndexError(data.path, index.index_path, reason)
-        return index if index.path == data.path else index.replace(path=data.path)
+        changes: dict[str, Any] = {} if index.path == data.path else {"path": data.path}
+        if isinstance(index.columns, StoredColumns) and len(index.columns) and not _same_time(index, data):
+            changes["columns"] = index.columns.guarded(_Guard(index, data))
+        return index.replace(**changes) if changes else index
     finally:
         if data is not data_path:
             data.close()
+
+
+def _same_time(index: RecordIndex, data: DataFile) -> bool:
+    """Whether the modification time alone says that the data is what was indexed."""
+    return (
+        index.mtime_ns is not None and index.mtime_ns == data.mtime_ns and (index.settled or not index.digest)
+    )
+
+
+class _Guard:
+    """Raises `StaleIndexError` where the data is not what was indexed, by the checksums of all its records.
+
+    They are compared when this is called first, once a process for each file.
+    """
+
+    def __init__(self, index: RecordIndex, data: DataFile) -> None:
+        self._index = index
+        self._path = data.path
+        self._file = (data.identity, data.size, data.mtime_ns)
+        self._data = weakref.ref(data)
+        self._good = False
+
+    def __call__(self) -> None:
+        if self._good or (*self._file, self._index.digest) in _agreed:
+            return
+        if self._index.digest is None:
+            raise self._stale(
+                "the data was written or copied since, and this index cannot tell whether it changed"
+            )
+        data = self._data()
+        if data is not None and not data.closed:
+            self._compare(data)
+        else:
+            with open_data(self._path) as again:
+                if (again.identity, again.size) != self._file[:2]:
+                    raise self._stale("another file has taken the place of the data")
+                self._compare(again)
+        self._good = True
+
+    def _compare(self, data: DataFile) -> None:
+        now = time.time_ns()
+        if digest(data, self._index) != self._index.digest:
+            raise self._stale("the data is not what was indexed (checksums of records differ)")
+        if data.mtime_ns is not None and is_settled(data.mtime_ns, now) and len(_agreed) < _MOST_AGREED:
+            _agreed.add((data.identity, data.size, data.mtime_ns, self._index.digest))
+
+    def _stale(self, reason: str) -> StaleIndexError:
+        return StaleIndexError(self._path, self._index.index_path, reason)
 
 
 def _misfit(index: RecordIndex, data: DataFile) -> str | None:

@@ -1,6 +1,6 @@
 """Index files: the extended format, the text format, and the one loader that tells them apart.
 
-Extended, all numbers little-endian::
+Extended, all numbers little-endian (docs/formats.md says what each field means)::
 
     8 bytes   magic "TFRINDEX"
     u32       version, 1
@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import msgpack
@@ -29,12 +30,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .compression import HEAD_SIZE, detect, is_frame
-from .errors import IndexFileError, StaleIndexError
+from .errors import IndexFileError, StaleIndexError, TruncatedRecordError
 from .files import DataFile, open_data, path_name
-from .fingerprint import bind_index
+from .fingerprint import DIGEST_SIZE, bind_index
 from .framing import FRAME_OVERHEAD, crc32c
 from .index import RecordIndex
 from .paths import find_index
+from .stored_columns import StoredArray, StoredColumns
 from .textindex import format_text, parse_text
 
 __all__ = [
@@ -83,9 +85,21 @@ def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
 def write_index(file: BinaryIO, index: RecordIndex) -> None:
     """Write the extended format to an empty binary file."""
     arrays: list[tuple[str, npt.NDArray[Any]]] = [("", index.offsets), ("", index.lengths)]
-    arrays.extend(index.columns.items())
-    arrays = [(name, _little_endian(name, array)) for name, array in arrays]
-    header = _header(index, arrays)
+    masked: list[list[Any]] = []
+    for name, column in index.columns.items():
+        if not isinstance(column, np.ma.MaskedArray):
+            arrays.append((name, _little_endian(name, column)))
+        elif column.ndim == 1:
+            # Without names, so that an earlier version does not take what is missing for zeros.
+            masked.append([name, len(arrays), len(arrays) + 1])
+            mask = np.ma.getmaskarray(column)
+            values = np.array(column.data)
+            values[mask] = np.zeros((), column.dtype)
+            arrays.append(("", _little_endian(name, values)))
+            arrays.append(("", np.ascontiguousarray(~mask)))
+        else:
+            raise ValueError(f"column {name!r} is masked and has {column.ndim} dimensions; it may have one")
+    header = _header(index, arrays, masked)
     at = file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), crc32c(header), 0))
     at += file.write(header)
     for _, array in arrays:
@@ -102,7 +116,7 @@ def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array, dtype)
 
 
-def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]]) -> bytes:
+def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], masked: list[list[Any]]) -> bytes:
     fields = {
         "num_records": len(index),
         "file_size": index.file_size,
@@ -111,6 +125,9 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]]) -> b
         "compression": index.compression,
         "fingerprint": index.fingerprint,
         "metadata": dict(index.metadata),
+        "digest": index.digest,
+        "settled": index.settled,
+        "masked": masked,
     }
     checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
     header, length = b"", -1
@@ -148,11 +165,17 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
     def fail(reason: str) -> IndexFileError:
         return IndexFileError(data_name, name, reason)
 
-    with _open_index(index_path) as file:
+    with ExitStack() as stack:
+        file = _open_index(index_path)
+        stack.callback(file.close)
         head = file.head(_PREFIX.size)
         if head.startswith(MAGIC) or (head and MAGIC.startswith(head)):
             index = _load_extended(file, head, data_name, fail)
-            return index if data_path is None else bind_index(index, data_path)
+            if data_path is not None:
+                index = bind_index(index, data_path)
+            if file.mapped:
+                stack.pop_all()  # the index keeps it open
+            return index
         if data_path is None:
             if (beside := _index_of_data(file)) is not None:
                 return load_index(beside, index_path)
@@ -203,7 +226,7 @@ def _load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fai
         raise fail("the checksum of its header does not match")
     try:
         fields = _unpacked(packed)
-        return _from_fields(file, fields, data_name)
+        return _from_fields(file, fields, data_name, fail)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise fail(f"its header is not valid ({type(error).__name__}: {error})") from None
 
@@ -230,7 +253,7 @@ def _number(fields: dict[str, Any], key: str, most: int = (1 << 64) - 1) -> int:
     return value
 
 
-def _from_fields(file: DataFile, fields: Any, data_name: str | None) -> RecordIndex:
+def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail) -> RecordIndex:
     if _number(fields, "index_size") != file.size:
         raise ValueError(f"the file should have {fields['index_size']} bytes, and has {file.size}")
     count, stream_size = _number(fields, "num_records"), _number(fields, "stream_size")
@@ -243,6 +266,11 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None) -> RecordIn
     mtime_ns = fields["mtime_ns"]
     if mtime_ns is not None and type(mtime_ns) is not int:
         raise ValueError("mtime_ns is no number")
+    digest, settled = fields.get("digest"), fields.get("settled", False)
+    if not (digest is None or (isinstance(digest, bytes) and len(digest) == DIGEST_SIZE)):
+        raise ValueError("digest is no digest")
+    if not isinstance(settled, bool):
+        raise ValueError("settled is neither true nor false")
     arrays = [_view(file, entry) for entry in fields["arrays"]]
     if len(arrays) < 2 or any(len(array) != count for _, array in arrays):
         raise ValueError("the arrays are not of the right size")
@@ -257,18 +285,53 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None) -> RecordIn
         compression=fields["compression"],
         stream_size=stream_size,
         metadata=fields["metadata"],
-        columns=dict(arrays[2:]),
+        columns=_columns(file, fields, arrays, fail),
         format="extended",
         mtime_ns=mtime_ns,
         fingerprint=None if fields["fingerprint"] is None else _number(fields, "fingerprint"),
+        digest=digest,
+        settled=settled,
+        file=file if file.mapped else None,
     )
     if index.compression == "" and index.file_size != index.stream_size:
         raise ValueError("two sizes for one plain file")
     if count == 0 and stream_size:
         raise ValueError("no records, but bytes")
     if count:
-        index.check_entries(np.array([0, count - 1], np.int64))
+        index.entries(np.array([0, count - 1], np.int64))
     return index
+
+
+def _columns(
+    file: DataFile, fields: Any, arrays: list[tuple[str, npt.NDArray[Any]]], fail: Fail
+) -> StoredColumns:
+    """The arrays behind the first two: by their names, or as the entries of ``masked`` say."""
+    stored = [
+        StoredArray(array, entry[4]) for (_, array), entry in zip(arrays, fields["arrays"], strict=True)
+    ]
+    columns: dict[str, tuple[StoredArray, StoredArray | None]] = {}
+    taken: set[int] = set()
+    for name, values, present in fields.get("masked", ()):
+        if not isinstance(name, str) or any(
+            type(place) is not int or not 2 <= place < len(arrays) or arrays[place][0] or place in taken
+            for place in (values, present)
+        ):
+            raise ValueError("a masked column is out of place")
+        if values == present or arrays[present][1].dtype != np.bool_ or arrays[values][1].ndim != 1:
+            raise ValueError("a masked column has no mask")
+        taken |= {values, present}
+        columns[name] = stored[values], stored[present]
+    for place, (name, _) in enumerate(arrays[2:], 2):
+        if place not in taken:
+            columns[name] = stored[place], None
+
+    def before_read() -> None:
+        try:
+            file.check_size()
+        except TruncatedRecordError:
+            raise fail("the index file became shorter while it was open") from None
+
+    return StoredColumns(columns, before_read=before_read if file.mapped else lambda: None, damaged=fail)
 
 
 def _view(file: DataFile, entry: Any) -> tuple[str, npt.NDArray[Any]]:
@@ -339,5 +402,6 @@ def verify_arrays(index_path: Any) -> None:
         for place, entry in enumerate(fields["arrays"]):
             name, array = _view(file, entry)
             if crc32c(array.reshape(-1).view(np.uint8)) != entry[4]:
-                which = ("offsets", "lengths")[place] if place < 2 else f"column {name!r}"
+                masked = [entry[0] for entry in fields.get("masked", ()) if place in entry[1:]]
+                which = ("offsets", "lengths")[place] if place < 2 else f"column {(masked or [name])[0]!r}"
                 raise fail(f"the checksum of its {which} does not match")

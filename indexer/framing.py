@@ -36,6 +36,7 @@ __all__ = [
     "check_frames",
     "corrupt_error",
     "crc32c",
+    "footers",
     "frame_footer",
     "frame_header",
     "frame_record",
@@ -266,6 +267,24 @@ def slices(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, shift: int =
             raise IndexError(f"slice {i} is outside the buffer")
         found.append(view[offset + shift : offset + shift + length])
     return found
+
+
+def footers(buffer: Any, offsets: UInt64Array, lengths: UInt64Array) -> bytes:
+    """The stored checksums of the payloads of these frames, 4 bytes each, in order.
+
+    `IndexError` where a frame is outside the buffer.
+    """
+    offsets, lengths = np.ascontiguousarray(offsets, np.uint64), np.ascontiguousarray(lengths, np.uint64)
+    if _kernel is not None:
+        return bytes(_kernel.footers(buffer, offsets, lengths))
+    view = np.frombuffer(buffer, np.uint8)
+    room = np.uint64(max(len(view) - FRAME_OVERHEAD, 0))
+    if len(offsets) and (
+        len(view) < FRAME_OVERHEAD or (offsets > room).any() or (lengths > room - offsets).any()
+    ):
+        raise IndexError("a frame is outside the buffer")
+    places = (offsets + lengths).astype(np.int64) + HEADER_SIZE
+    return bytes(view[places[:, None] + np.arange(FOOTER_SIZE)].tobytes())
 
 
 # ---- the reference: slow and obvious -----------------------------------------------------------------

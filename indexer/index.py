@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import IndexFileError
+from .errors import IndexFileError, TruncatedRecordError
+from .files import DataFile
 from .framing import FRAME_OVERHEAD, UInt64Array
+from .stored_columns import StoredColumns
 
 __all__ = ["RecordIndex"]
 
@@ -27,29 +29,37 @@ class RecordIndex:
         compression: ``""``, ``"gzip"`` or ``"zlib"``.
         stream_size: bytes of the stream that the offsets are of; ``file_size`` where that is not compressed.
         metadata: what the collector of the build said (record type, schema); read-only.
-        columns: arrays of one entry a record that were kept at the build; read-only.
+        columns: arrays of one entry a record that were kept at the build, by name; read-only. Masked arrays
+            where records lack a value. Those of an index file are checked and copied at their first use:
+            `IndexFileError` where they are damaged, `StaleIndexError` where they are of other data.
         format: ``"extended"``, ``"text"``, or ``"memory"`` where it came from no index file.
         mtime_ns: the data file's modification time when it was indexed, None where that is not known.
-        fingerprint: `binding.fingerprint` of the data file, None where that is not known.
+        fingerprint: `fingerprint.fingerprint` of the data file, None where that is not known.
+        digest: `fingerprint.digest` of the checksums of all payloads, None where that is not known.
+        settled: whether any later change of the data file shows in its modification time. False where the
+            file had been written so shortly before that a change may have left the time as it was.
 
     An index covers its file without gaps: each frame ends where the next one begins, the last at
     ``stream_size``. Opening an extended index does not look at all entries, so those that read call
-    `check_entry` or `check_entries`.
+    `entry` or `entries`.
     """
 
     __slots__ = (
         "_checked",
+        "_file",
+        "_lengths",
+        "_offsets",
         "columns",
         "compression",
+        "digest",
         "file_size",
         "fingerprint",
         "format",
         "index_path",
-        "lengths",
         "metadata",
         "mtime_ns",
-        "offsets",
         "path",
+        "settled",
         "stream_size",
     )
 
@@ -68,13 +78,17 @@ class RecordIndex:
         format: str = "memory",
         mtime_ns: int | None = None,
         fingerprint: int | None = None,
+        digest: bytes | None = None,
+        settled: bool = False,
         checked: bool = False,
+        file: DataFile | None = None,
     ) -> None:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("offsets", _read_only(np.asarray(offsets, np.uint64)))
-        put("lengths", _read_only(np.asarray(lengths, np.uint64)))
+        put("_file", file)
+        put("_offsets", _read_only(np.asarray(offsets, np.uint64)))
+        put("_lengths", _read_only(np.asarray(lengths, np.uint64)))
         if self.offsets.ndim != 1 or self.offsets.shape != self.lengths.shape:
             raise ValueError("offsets and lengths must be one-dimensional and of one size")
         if stream_size is None:
@@ -88,21 +102,18 @@ class RecordIndex:
         put("stream_size", stream_size)
         put("file_size", stream_size if file_size is None else file_size)
         put("metadata", MappingProxyType(dict(metadata or {})))
-        kept = {name: _read_only(array) for name, array in (columns or {}).items()}
-        for name, array in kept.items():
-            if array.ndim < 1 or len(array) != len(self.offsets):
-                raise ValueError(
-                    f"column {name!r} does not have one entry for each of {len(self.offsets)} records"
-                )
-        put("columns", MappingProxyType(kept))
+        put("columns", columns if isinstance(columns, StoredColumns) else self._kept(columns or {}))
         put("format", format)
         put("mtime_ns", mtime_ns)
         put("fingerprint", fingerprint)
+        put("digest", digest)
+        put("settled", settled)
         put("_checked", checked)
 
     # Slots are filled through object.__setattr__; their types, for readers and type checkers.
-    offsets: UInt64Array
-    lengths: UInt64Array
+    _offsets: UInt64Array
+    _lengths: UInt64Array
+    _file: DataFile | None
     path: str | None
     index_path: str | None
     file_size: int
@@ -113,7 +124,37 @@ class RecordIndex:
     format: str
     mtime_ns: int | None
     fingerprint: int | None
+    digest: bytes | None
+    settled: bool
     _checked: bool
+
+    @property
+    def offsets(self) -> UInt64Array:
+        self._check_file()
+        return self._offsets
+
+    @property
+    def lengths(self) -> UInt64Array:
+        self._check_file()
+        return self._lengths
+
+    def _check_file(self) -> None:
+        """Raise where the mapped index file has shrunk: to read its arrays would kill the process."""
+        if self._file is not None:
+            try:
+                self._file.check_size()
+            except TruncatedRecordError:
+                reason = "the index file became shorter while it was open"
+                raise IndexFileError(self.path, self.index_path, reason) from None
+
+    def _kept(self, columns: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+        kept = {name: _read_only(array) for name, array in columns.items()}
+        for name, array in kept.items():
+            if array.ndim < 1 or len(array) != len(self._offsets):
+                raise ValueError(
+                    f"column {name!r} does not have one entry for each of {len(self._offsets)} records"
+                )
+        return MappingProxyType(kept)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a RecordIndex cannot be changed: {name}")
@@ -125,65 +166,69 @@ class RecordIndex:
         return f"RecordIndex({len(self)} records of {self.path!r}, {self.format}, {self.stream_size} bytes)"
 
     def _state(self) -> dict[str, Any]:
-        state = {name: getattr(self, name) for name in self.__slots__ if name not in ("offsets", "lengths")}
-        state["checked"] = state.pop("_checked")
-        state["metadata"], state["columns"] = dict(self.metadata), dict(self.columns)
-        return state
+        own = ("_offsets", "_lengths", "_file", "_checked")
+        state = {name: getattr(self, name) for name in self.__slots__ if name not in own}
+        return {**state, "checked": self._checked}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (np.array(self.offsets), np.array(self.lengths), self._state())
+        state = {**self._state(), "metadata": dict(self.metadata), "columns": dict(self.columns)}
+        return _rebuild, (np.array(self.offsets), np.array(self.lengths), state)
 
     def replace(self, **changes: Any) -> RecordIndex:
         """A copy with other attributes, named as in the constructor; the arrays are shared."""
-        return RecordIndex(self.offsets, self.lengths, **{**self._state(), **changes})
+        return RecordIndex(self._offsets, self._lengths, **{"file": self._file, **self._state(), **changes})
+
+    def entry(self, position: int) -> tuple[int, int]:
+        """Offset and length of one record; `IndexFileError` where the entry does not join its neighbours.
+        O(1)."""
+        offsets, lengths = self.offsets, self._lengths
+        position = position if position >= 0 else position + len(offsets)
+        offset, length = int(offsets[position]), int(lengths[position])
+        if self._checked and self._file is None:
+            return offset, length
+        last = len(offsets) - 1
+        follows = self.stream_size if position == last else int(offsets[position + 1])
+        begins = self.frame_end(position - 1) if position else 0
+        if offset + FRAME_OVERHEAD + length != follows or offset != begins or follows > self.stream_size:
+            raise self._damaged(position)
+        return offset, length
 
     def frame_end(self, position: int) -> int:
         """Where the frame of record ``position`` ends, by its own length."""
-        return int(self.offsets[position]) + FRAME_OVERHEAD + int(self.lengths[position])
+        return int(self._offsets[position]) + FRAME_OVERHEAD + int(self._lengths[position])
 
-    def check_entry(self, position: int) -> None:
-        """Raise `IndexFileError` where the entry does not join its neighbours. O(1)."""
-        if self._checked:
-            return
-        last = len(self.offsets) - 1
-        position = position if position >= 0 else position + last + 1
-        follows = self.stream_size if position == last else int(self.offsets[position + 1])
-        begins = self.frame_end(position - 1) if position else 0
-        if (
-            self.frame_end(position) != follows
-            or int(self.offsets[position]) != begins
-            or follows > self.stream_size
-        ):
-            raise self._damaged(position)
+    def entries(self, positions: npt.ArrayLike) -> tuple[UInt64Array, UInt64Array]:
+        """Offsets and lengths of the records at ``positions`` (all within the index), copied and checked.
 
-    def check_entries(self, positions: npt.ArrayLike) -> None:
-        """`check_entry` for many positions (all within the index)."""
-        if self._checked:
-            return
+        `IndexFileError` where an entry does not join its neighbours.
+        """
         at = np.asarray(positions, np.int64)
-        if not len(at):
-            return
+        every_offset, every_length = self.offsets, self._lengths
+        starts, lengths = every_offset[at], every_length[at]
+        # What is small and was looked through once may be trusted, if nobody else can change it.
+        if not len(at) or (self._checked and self._file is None):
+            return starts, lengths
         size, last = np.uint64(self.stream_size), len(self) - 1
-        starts, lengths = self.offsets[at], self.lengths[at]
         # Both are compared with the size first, so that no sum below can wrap around.
         good = (starts <= size) & (lengths <= size)
         ends = starts + lengths + np.uint64(FRAME_OVERHEAD)
-        good &= ends == np.where(at == last, size, self.offsets[np.minimum(at + 1, last)])
+        good &= ends == np.where(at == last, size, every_offset[np.minimum(at + 1, last)])
         before = np.maximum(at - 1, 0)
-        joined = self.offsets[before] + self.lengths[before] + np.uint64(FRAME_OVERHEAD)
+        joined = every_offset[before] + every_length[before] + np.uint64(FRAME_OVERHEAD)
         good &= starts == np.where(at == 0, np.uint64(0), joined)
         if not good.all():
             raise self._damaged(int(at[int(np.argmin(good))]))
+        return starts, lengths
 
     def _damaged(self, position: int) -> IndexFileError:
         reason = f"entry {position} does not join its neighbours, so the index is damaged"
         return IndexFileError(self.path, self.index_path, reason)
 
     def check_all(self) -> None:
-        """`check_entry` for every entry; needs time in the number of records."""
+        """Check every entry, as `entries` does; needs time in the number of records."""
         step = 1 << 20
         for first in range(0, len(self), step):
-            self.check_entries(np.arange(first, min(first + step, len(self)), dtype=np.int64))
+            self.entries(np.arange(first, min(first + step, len(self)), dtype=np.int64))
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
 from .errors import IndexFileError
 from .files import DataFile, open_data, path_name
-from .fingerprint import fingerprint
+from .fingerprint import Digest, fingerprint, is_settled
 from .framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,
@@ -21,11 +22,13 @@ from .framing import (
     VERIFY_LENGTHS,
     UInt64Array,
     corrupt_error,
+    footers,
     frame_header,
     scan,
 )
 from .index import RecordIndex
 from .options import check_threads
+from .progress import Report
 from .streams import iter_chunks
 
 __all__ = ["Collector", "scan_index"]
@@ -41,7 +44,8 @@ class Collector(Protocol):
     """What a build hands each chunk of records to, so that more than places can go into the index.
 
     It may also have ``satisfied_by(index) -> bool``, which `build_indexes` asks before it takes an index for
-    fresh.
+    fresh, and ``keep(index)``, which is called before the build with the index that it replaces, if there is
+    one.
     """
 
     def update(self, buffer: Any, payload_offsets: UInt64Array, lengths: UInt64Array) -> None:
@@ -128,10 +132,18 @@ def _hop(data: DataFile, verify: int, places: _Places) -> int:
 
 
 def _pass(
-    source: Any, compression: str, verify: int, collector: Collector | None, num_threads: int, places: _Places
-) -> int:
-    """Every record of the stream, checked and handed to the collector; the size of the stream."""
+    source: Any,
+    compression: str,
+    verify: int,
+    collector: Collector | None,
+    num_threads: int,
+    places: _Places,
+    told: Callable[[int], object],
+) -> tuple[int, bytes | None]:
+    """Every record of the stream, checked and handed to the collector; the size of the stream, and the digest
+    where payloads were read."""
     end = held = 0
+    digest = Digest() if verify >= VERIFY_ALL else None
     window = (
         _WINDOW if num_threads <= 1 else _HELD
     )  # starting threads costs as much as checking a few megabytes
@@ -141,26 +153,41 @@ def _pass(
     ):
         offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
         places.add(offsets, chunk.lengths)
+        if digest is not None:
+            digest.add(footers(chunk.buffer, chunk.offsets, chunk.lengths))
         if collector is not None:
             collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
         end = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])
+        told(end)
         if forget is not None and end - held >= _HELD:
             forget(held, end - held)
             held = end
-    return end
+    return end, None if digest is None else digest.value()
 
 
 def _scan_file(
-    data: DataFile, verify: int, compression_type: str | None, collector: Collector | None, num_threads: int
+    data: DataFile,
+    verify: int,
+    compression_type: str | None,
+    collector: Collector | None,
+    num_threads: int,
+    progress: Report | None,
 ) -> RecordIndex:
     wanted = normalize_compression(compression_type)
     compression = (detect(data.head(HEAD_SIZE)) or "") if wanted == "auto" else wanted
     places = _Places(data.size)
+    digest = None
+    stored = data.reader()
+
+    def told(end: int) -> None:
+        if progress is not None:
+            progress(stored.position if compression else end, data.size)
+
     if compression:
-        with open_stream(data.reader(), compression) as stream:
-            stream_size = _pass(stream, compression, verify, collector, num_threads, places)
+        with open_stream(stored, compression) as stream:
+            stream_size, digest = _pass(stream, compression, verify, collector, num_threads, places, told)
     elif data.mapped or collector is not None or verify >= VERIFY_ALL:
-        stream_size = _pass(data, "", verify, collector, num_threads, places)
+        stream_size, digest = _pass(data, "", verify, collector, num_threads, places, told)
     else:
         stream_size = _hop(data, verify, places)
     metadata, columns = collector.finish() if collector is not None else ({}, {})
@@ -175,6 +202,7 @@ def _scan_file(
         metadata=metadata,
         columns=dict(columns),
         fingerprint=fingerprint(data, offsets, lengths, compression),
+        digest=digest,
         checked=True,
     )
 
@@ -194,6 +222,7 @@ def scan_index(
     compression_type: str | None = None,
     collector: Collector | None = None,
     num_threads: int = 1,
+    progress: Report | None = None,
 ) -> RecordIndex:
     """The index of a path, URL, seekable file object or `DataFile`, in memory; nothing is written.
 
@@ -203,13 +232,15 @@ def scan_index(
     """
     num_threads = check_threads(num_threads)
     if isinstance(data_path, DataFile):
-        return _scan_file(data_path, verify, compression_type, collector, num_threads)
+        return _scan_file(data_path, verify, compression_type, collector, num_threads, progress)
     path = path_name(data_path)
-    before = _state(path)
+    before, now = _state(path), time.time_ns()
     with open_data(data_path) as data:
         if before is not None and not before[0]:
             _check_empty(path)
-        index = _scan_file(data, verify, compression_type, collector, num_threads)
+        index = _scan_file(data, verify, compression_type, collector, num_threads, progress)
     if before is not None and before != _state(path):
         raise IndexFileError(path, None, "the data changed while it was being indexed")
-    return index.replace(mtime_ns=before[1] if before is not None else None)
+    if before is None:
+        return index
+    return index.replace(mtime_ns=before[1], settled=is_settled(before[1], now))

@@ -36,6 +36,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="build also what is fresh")
     parser.add_argument("--no-recursive", action="store_true", help="do not look into folders of folders")
     parser.add_argument("--places-only", action="store_true", help="leave the schema of the records out")
+    parser.add_argument(
+        "--drop-columns",
+        action="store_true",
+        help="with --places-only: replace indexes that hold columns too",
+    )
     parser.add_argument("--log", metavar="FILE", help="append the lines, with the time, to this file")
     return parser
 
@@ -115,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             recursive=not options.no_recursive,
             collector_factory=_collector_factory(options),
             progress=progress,
+            drop_columns=options.drop_columns,
         )
     except FileNotFoundError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -19,16 +19,18 @@ FLOORS = {
         options errors progress _kernel atomic
         _engine
         framing files
-        compression index outputs paths textindex
+        compression outputs paths stored_columns textindex
+        index shards streams
         fingerprint
-        formats shards streams
+        formats
         scanning
         build
         __init__ __main__
     """,
     "tfrecord": """
         _kernels _optional example_pb2 features iterator_utils tools
-        _columns process sampling schema tensor_proto
+        _columns process sampling tensor_proto
+        schema
         _writing columns mixing parse
         _reading encode writer
         _repair loaders

@@ -21,7 +21,6 @@ from indexer import (
     TFRecordError,
     TruncatedRecordError,
     UnsupportedCompressionError,
-    build_indexes,
     load_index,
 )
 
@@ -45,7 +44,7 @@ from .parse import (
     parse_single_sequence_example,
 )
 from .process import extract_feature_dict, process_feature
-from .reader import TFRecordReader, build_index
+from .reader import TFRecordReader, build_index, build_indexes
 from .repair import salvage, verify
 from .splits import Split, make_splits
 from .tensor_proto import decode_tensor_proto

@@ -20,7 +20,7 @@ from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
-from tfrecord._reading.indexes import build_index, load_indexes
+from tfrecord._reading.indexes import build_index, build_indexes, load_indexes
 from tfrecord._reading.rows import merge_rows
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.store import RecordStore
@@ -41,6 +41,7 @@ from tfrecord.schema import Schema
 __all__ = [
     "TFRecordReader",
     "build_index",
+    "build_indexes",
     "example_loader",
     "extract_feature_dict",
     "multi_tfrecord_loader",

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import DecodeError, FeatureKindError, IndexFileError
+from indexer.errors import FeatureKindError, IndexFileError
 from indexer.index import RecordIndex
+from tfrecord._columns.kept import KeptColumns
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
 
@@ -20,8 +21,6 @@ _KINDS = ("bytes", "float", "int64")
 _RECORDS_AT_ONCE = 1024
 # A file with more different keys has no schema that would say anything.
 _MOST_KEYS = 65_536
-# Longer byte strings do not belong into an index.
-_LONGEST_KEPT = 256
 # More names than that are no schema either.
 _MOST_KEY_BYTES = 4 << 20
 # The least number of values where no record has any.
@@ -95,16 +94,16 @@ class SchemaCollector:
     """Collects the schema of a file as its index is built; the protocol of `indexer.build_index`.
 
     Args:
-        columns: names of features that have one value in every record, to be kept in the index: numbers as
-            int64 or float32, byte strings (of at most 256 bytes, none ending in NUL) as fixed-width bytes.
+        columns: what to keep in the index of each record; see `tfrecord._columns.kept`. None: the columns of
+            the index that is replaced, if there is one.
 
     Values are counted, not decoded. At the first record that is no message the file is one of other bytes.
     """
 
-    def __init__(self, columns: Iterable[str] = ()) -> None:
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        self._kept: FeaturePlan | None = compile_features(names) if names else None
-        self._columns: dict[str, list[Any]] = {name: [] for name in names}
+    def __init__(self, columns: Iterable[str] | None = None) -> None:
+        names = (columns,) if isinstance(columns, str) else tuple(columns or ())
+        self._kept = KeptColumns(names) if names else None
+        self._takes_over = columns is None
         self._count = 0
         self._type = ""
         self._tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
@@ -113,30 +112,35 @@ class SchemaCollector:
         """Take in the records at these places of a buffer.
 
         Raises:
-            DecodeError, FeatureKindError: a feature to be kept does not have one value of one kind in each
-            record.
+            DecodeError, FeatureKindError: a feature to be kept has several values or kinds.
         """
         offsets = np.asarray(payload_offsets).astype(np.int64)
         sizes = np.asarray(lengths).astype(np.int64)
         for start in range(0, len(offsets), _RECORDS_AT_ONCE):
             part = slice(start, start + _RECORDS_AT_ONCE)
             if self._kept is not None:
-                self._keep(buffer, offsets[part], sizes[part])
+                self._kept.update(buffer, offsets[part], sizes[part])
             if self._type != "bytes":
                 self._survey(buffer, offsets[part], sizes[part])
             self._count += len(offsets[part])
 
+    def keep(self, earlier: RecordIndex) -> None:
+        """Learn what the index holds that will be replaced."""
+        if self._takes_over and len(earlier.columns):
+            self._kept = KeptColumns(earlier.columns)
+
     def satisfied_by(self, index: Any) -> bool:
         """Whether an index that fits its data has what this build would put into it."""
-        return "record_type" in index.metadata and all(name in index.columns for name in self._columns)
+        names = () if self._kept is None else self._kept.names
+        return "record_type" in index.metadata and (
+            self._takes_over or sorted(names) == sorted(index.columns)
+        )
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Metadata for the index's header (record type and, of messages, the schema), and the columns
         kept."""
-        columns = {
-            name: np.concatenate(parts) if parts else np.empty(0, np.int64)
-            for name, parts in self._columns.items()
-        }
+        known = [*self._tables[0], *self._tables[1]]
+        columns = self._kept.finish(known) if self._kept is not None else {}
         if self._type == "bytes":
             return {"record_type": "bytes"}, columns
         features, lists = ({key: list(entry) for key, entry in table.items()} for table in self._tables)
@@ -164,38 +168,6 @@ class SchemaCollector:
                 if new is not None:
                     merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                     old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
-
-    def _keep(self, buffer: Any, offsets: Any, lengths: Any) -> None:
-        assert self._kept is not None
-        requests = tuple((name, 0, None, None) for name in self._columns)
-        failure, found, _ = kernel.Decoder(requests).decode((buffer,), offsets, lengths, None)
-        if failure is not None:
-            raise DecodeError(
-                "a record with a column to keep cannot be decoded", record=self._count + failure[1]
-            )
-        for name, kind, splits, values in found[1]:
-            counts = np.diff(splits)
-            if (counts != 1).any():
-                row = int((counts != 1).argmax())
-                reason = f"has {counts[row]} values, but a column of an index has one in every record"
-                raise DecodeError(reason, key=name, record=self._count + row)
-            if kind == 1:
-                values = self._byte_strings(name, buffer, *values[:2])
-            kept = self._columns[name]
-            if kept and kept[0].dtype.kind != values.dtype.kind:
-                raise FeatureKindError("is of another kind than before", key=name, record=self._count)
-            kept.append(values)
-
-    def _byte_strings(self, name: str, buffer: Any, offsets: Any, lengths: Any) -> Any:
-        data = memoryview(buffer).cast("B")
-        for row, length in enumerate(lengths.tolist()):
-            end = int(offsets[row]) + length
-            if length > _LONGEST_KEPT or (length and data[end - 1] == 0):
-                what = "ends in NUL" if length <= _LONGEST_KEPT else f"has {length} bytes"
-                raise DecodeError(f"{what}, which an index does not keep", key=name, record=self._count + row)
-        places = zip(offsets.tolist(), lengths.tolist(), strict=True)
-        values = [bytes(data[offset : offset + length]) for offset, length in places]
-        return np.array(values, "S") if values else np.empty(0, "S1")
 
 
 def check_metadata(index: RecordIndex) -> RecordIndex:

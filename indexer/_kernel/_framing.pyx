@@ -12,6 +12,8 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_SetFromErrno
+from libc.errno cimport ENOMEM
+from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 
@@ -42,7 +44,7 @@ cdef extern from "filemap.h" nogil:
     const uint8_t *filemap_open(int, uint64_t) noexcept
     void filemap_close(const uint8_t *, uint64_t) noexcept
     int filemap_advise(const uint8_t *, uint64_t, uint64_t, int) noexcept
-    int64_t filemap_size_now(const char *, uint64_t, uint64_t) noexcept
+    int64_t filemap_size(int) noexcept
 
 crc_prepare()
 cdef int BEST = crc_best()
@@ -153,6 +155,37 @@ def slices(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, uin
     return found
 
 
+def footers(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths):
+    """The stored payload checksums of the frames at `offsets`, 4 bytes each, in order."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i, count = offsets.shape[0]
+    cdef uint64_t at, size
+    cdef bytearray out
+    cdef uint8_t *to
+    cdef Py_ssize_t bad = -1
+    if lengths.shape[0] != count:
+        raise ValueError("offsets and lengths differ in size")
+    if count == 0:
+        return b""
+    out = bytearray(4 * count)
+    to = out
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        size = <uint64_t>view.len
+        with nogil:
+            for i in range(count):
+                if size < 16 or offsets[i] > size - 16 or lengths[i] > size - 16 - offsets[i]:
+                    bad = i
+                    break
+                at = offsets[i] + 12 + lengths[i]
+                memcpy(to + 4 * i, <const uint8_t *>view.buf + at, 4)
+    finally:
+        PyBuffer_Release(&view)
+    if bad >= 0:
+        raise IndexError("frame %d is outside the buffer" % bad)
+    return bytes(out)
+
+
 def parse_text(data, uint64_t[::1] offsets, uint64_t[::1] sizes):
     """Fill the arrays from lines of "offset size"; (count, 0), or (0, line) of the first that is none (from 1)."""
     cdef Py_buffer view
@@ -187,28 +220,43 @@ def format_text(const uint64_t[::1] offsets, const uint64_t[::1] sizes):
     return out[:used]
 
 
-cdef class FileMap:
-    """A file mapped for reading through the buffer protocol; no descriptor is kept.
+# Maps of this process that are alive, and how many there may be. The system allows about 65,530, and a process
+# that reaches that can allocate no memory any more.
+cdef Py_ssize_t live_maps = 0
+MOST_MAPS = 16384
 
-    The map lives as long as this object or any view of it. `path` is only used by `size_now`.
+
+def file_size(int descriptor):
+    """Size of an open file now; -1 where it cannot be told."""
+    cdef int64_t size
+    with nogil:
+        size = filemap_size(descriptor)
+    return size
+
+
+cdef class FileMap:
+    """A file mapped for reading through the buffer protocol; it keeps no descriptor.
+
+    The map lives as long as this object or any view of it. OSError where too many are alive.
     """
 
     cdef const uint8_t *_base
     cdef readonly uint64_t size
-    cdef uint64_t _device
-    cdef uint64_t _inode
-    cdef bytes _path
 
-    def __cinit__(self, int fd, uint64_t size, path=None, uint64_t device=0, uint64_t inode=0):
+    def __cinit__(self, int fd, uint64_t size):
+        global live_maps
+        if live_maps >= MOST_MAPS:
+            raise OSError(ENOMEM, "too many mapped files")
         self.size = size
-        self._path = path
-        self._device = device
-        self._inode = inode
         self._base = filemap_open(fd, size)
         if self._base == NULL:
             PyErr_SetFromErrno(OSError)
+        live_maps += 1
 
     def __dealloc__(self):
+        global live_maps
+        if self._base != NULL:
+            live_maps -= 1
         filemap_close(self._base, self.size)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -219,17 +267,6 @@ cdef class FileMap:
 
     def __len__(self):
         return self.size
-
-    def size_now(self):
-        """Size of the mapped file by a fresh stat; -1 where another file has taken its name, or none."""
-        cdef int64_t size
-        cdef const char *path
-        if self._path is None:
-            return -1
-        path = self._path
-        with nogil:
-            size = filemap_size_now(path, self._device, self._inode)
-        return size
 
     def advise(self, uint64_t offset, uint64_t length, str advice):
         """madvise(2) for a range; False where the kernel refuses (advice is no promise)."""

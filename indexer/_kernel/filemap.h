@@ -32,11 +32,10 @@ static int filemap_advise(const uint8_t *base, uint64_t offset, uint64_t length,
     return length == 0 ? 0 : madvise((void *)from, to - from, advice);
 }
 
-/* Size of the file at `path` now, if it still is the file that was mapped; -1 if it is not (or cannot be told). */
-static int64_t filemap_size_now(const char *path, uint64_t device, uint64_t inode) {
+/* Size of an open file now; -1 where it cannot be told. */
+static int64_t filemap_size(int fd) {
     struct stat st;
-    if (stat(path, &st) != 0) return -1;
-    return (uint64_t)st.st_dev == device && (uint64_t)st.st_ino == inode ? (int64_t)st.st_size : -1;
+    return fstat(fd, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
 #endif

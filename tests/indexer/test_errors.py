@@ -71,8 +71,13 @@ def test_text_of_an_index_error_says_how_to_rebuild() -> None:
     error = StaleIndexError("a.tfrecord", "i.tfindex", "the data has 3 bytes")
     assert "a.tfrecord" in str(error)
     assert str(error).endswith(
-        "the data has 3 bytes. Rebuild it: python -m indexer build a.tfrecord i.tfindex"
+        "the data has 3 bytes. Rebuild it: tfrecord.build_index('a.tfrecord', 'i.tfindex')"
     )
+
+
+def test_the_hint_of_an_index_beside_its_data_is_a_command() -> None:
+    error = StaleIndexError("a b.tfrecord", "a b.tfrecord.tfindex", "the data has 3 bytes")
+    assert str(error).endswith("Rebuild it: tfrecord index 'a b.tfrecord'")
 
 
 def test_kinds_that_python_knows() -> None:

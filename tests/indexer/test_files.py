@@ -75,6 +75,29 @@ def test_a_file_that_shrank(kind: str, path: Path) -> None:
     assert caught.value.reason == "truncated_record"
 
 
+@pytest.mark.parametrize("name", ["renamed", "linked"])
+def test_a_file_that_shrank_under_another_name(name: str, path: Path, tmp_path: Path) -> None:
+    data = open_data(path)
+    other = tmp_path / name
+    if name == "renamed":
+        path.rename(other)
+        path.write_bytes(CONTENT)
+    else:
+        os.link(path, other)
+        path.unlink()
+    os.truncate(other, 100)
+    with pytest.raises(TruncatedRecordError, match="shrank from 16384 to 100"):
+        data.view(8000, 10)
+
+
+@pytest.mark.skipif(kernel is None, reason="the kernel is not loaded")
+def test_there_are_never_too_many_maps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    monkeypatch.setattr(kernel, "MOST_MAPS", 0)
+    data = open_data(path)
+    assert not data.mapped and bytes(data.view(3, 3)) == CONTENT[3:6]
+
+
 def test_a_file_that_was_replaced_is_still_whole(path: Path, tmp_path: Path) -> None:
     data = open_data(path)
     (tmp_path / "other").write_bytes(b"short")
@@ -100,12 +123,23 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(kernel is None, reason="maps of the reference engine keep a descriptor")
-def test_maps_keep_no_descriptor(path: Path) -> None:
+def test_maps_keep_few_descriptors(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # what tests before this one left may hold descriptors
+    spare = files._SpareDescriptors()
+    spare._most = 5
+    monkeypatch.setattr(files, "_spare", spare)
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else pytest.skip("no /proc")
     kept = [open_data(path) for _ in range(50)]
     assert all(data.mapped for data in kept)
+    assert len(os.listdir("/proc/self/fd")) == before + 5
+    views = [data.view(3, 3) for data in kept]
+    os.truncate(path, 100)
+    for data in (kept[0], kept[49]):  # the one asks its descriptor, the other the path
+        with pytest.raises(TruncatedRecordError, match="shrank"):
+            data.view(8000, 10)
+    del kept, data
     assert len(os.listdir("/proc/self/fd")) == before
+    assert bytes(views[0]) == CONTENT[3:6]
 
 
 @pytest.mark.skipif(kernel is not None, reason="the kernel's maps keep no descriptor")

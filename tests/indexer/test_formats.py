@@ -183,7 +183,7 @@ def test_text_that_is_refused(text: bytes, words: str, data: Path, tmp_path: Pat
         with pytest.raises(IndexFileError, match=words) as caught:
             load_index(tmp_path / "i", data_path)
         assert caught.value.index_path == str(tmp_path / "i")
-        assert "python -m indexer build" in str(caught.value)
+        assert "Rebuild it: tfrecord" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", [b"0 21\n21 16\n37 19\n", b"", b"0 21\n21 16\n37 19\n56 317\n", b"0 372\n"])
@@ -297,10 +297,10 @@ def test_a_flipped_bit_of_an_array_is_noticed_when_it_is_used(make_file: Any, tm
     content[at + 4 * 8] ^= 1
     stored.write_bytes(content)
     index = load_index(stored, data)
-    index.check_entry(2)
+    index.entry(2)
     for position in (3, 4, 5):
         with pytest.raises(IndexFileError, match=f"entry {position} "):
-            index.check_entry(position)
+            index.entry(position)
     with pytest.raises(IndexFileError, match="checksum of its offsets"):
         verify_arrays(stored)
 
@@ -372,7 +372,7 @@ def test_hostile_headers(data: Path, stored: Path) -> None:
             with pytest.raises(IndexFileError) as caught:
                 load_index(stored, data)
             assert caught.value.index_path == str(stored), name
-            assert "python -m indexer build" in str(caught.value)
+            assert "Rebuild it: tfrecord" in str(caught.value)
 
 
 def test_nothing_large_is_allocated_for_a_hostile_index(data: Path, stored: Path) -> None:

@@ -70,9 +70,9 @@ def test_good_entries_pass() -> None:
     index = make()
     index.check_all()
     for position in (0, 1, 2, 3, -1):
-        index.check_entry(position)
-    index.check_entries([3, 0, 0])
-    index.check_entries(np.empty(0, np.int64))
+        index.entry(position)
+    index.entries([3, 0, 0])
+    index.entries(np.empty(0, np.int64))
 
 
 BAD = [
@@ -94,7 +94,7 @@ def test_each_read_notices_a_wrong_entry(
 ) -> None:
     index = make(np.array(offsets, np.uint64), np.array(lengths, np.uint64), stream_size=size)
     for position in bad:
-        for check in (index.check_entry, lambda at: index.check_entries([at])):
+        for check in (index.entry, lambda at: index.entries([at])):
             with pytest.raises(IndexFileError, match=f"entry {position} ") as caught:
                 check(position)
             assert (caught.value.path, caught.value.index_path) == ("a", "i")

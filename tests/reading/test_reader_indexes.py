@@ -46,7 +46,7 @@ def test_stale_and_damaged_indexes(tmp_path: Path) -> None:
     with pytest.raises(StaleIndexError) as caught:
         TFRecordReader(path)
     assert (caught.value.path, caught.value.index_path) == (str(path), str(sidecar))
-    assert "indexer build" in str(caught.value)
+    assert "Rebuild it: tfrecord index" in str(caught.value)
     assert len(TFRecordReader(path, index=False)) == 6
     assert len(TFRecordReader(path, index="build")) == 6
     assert len(TFRecordReader(path)) == 6

@@ -56,7 +56,7 @@ def test_build_falls_back_to_memory_where_it_cannot_write(
     def refuse(*args: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied", "a.tfrecord.tfindex")
 
-    monkeypatch.setattr("tfrecord._reading.indexes.build_index", refuse)
+    monkeypatch.setattr("indexer.build.build_index", refuse)
     with pytest.warns(UserWarning, match="kept in memory"):
         reader = TFRecordReader(path, index="build")
     assert ids(reader.read([4, 1])) == [4, 1]

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from indexer.build import build_index
-from indexer.errors import DecodeError, FeatureKindError, IndexFileError
+from indexer.errors import DecodeError, FeatureKindError, IndexFileError, MissingFeatureError
 from indexer.formats import write_index
 from indexer.framing import frame_record
 from tfrecord.columns import BytesColumn
+from tfrecord.encode import encode_sequence_example
 from tfrecord.example_pb2 import Example, SequenceExample
 from tfrecord.parse import decode_batch, parse_example
 from tfrecord.reader import TFRecordReader
@@ -111,11 +112,9 @@ def test_columns_are_kept() -> None:
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        (example(), "has 0 values"),
         (example(label=("int64", [1, 2])), "has 2 values"),
         (example(label=("bytes", [b"a\0"])), "ends in NUL"),
         (example(label=("bytes", [b"a" * 300])), "has 300 bytes"),
-        (example(label=("int64", [5]))[:-1], "cannot be decoded"),
     ],
 )
 def test_columns_that_cannot_be_kept(bad: bytes, match: str) -> None:
@@ -124,6 +123,36 @@ def test_columns_that_cannot_be_kept(bad: bytes, match: str) -> None:
     with pytest.raises(DecodeError, match=match) as caught:
         collect([good] * 7 + [bad], kept, 7)
     assert caught.value.record == 7
+
+
+def test_records_without_a_value_are_masked() -> None:
+    records = [example(a=("int64", [7])), example(), example(a=None), b"\xff", example(a=("int64", [8]))]
+    for size in (1, 2, 5):
+        column = collect(records, SchemaCollector(["a"]), size)[1]["a"]
+        assert column.mask.tolist() == [False, True, True, True, False]
+        assert column.compressed().tolist() == [7, 8] and column.dtype == np.int64
+    names = [example(n=("bytes", [b"x"])), example(), example(n=("bytes", [b"longer"]))]
+    column = collect(names, SchemaCollector(["n"]), 1)[1]["n"]
+    assert column.tolist() == [b"x", None, b"longer"] and column.dtype == "S6"
+
+
+def test_lengths_are_kept() -> None:
+    records = [example(t=("int64", [1] * count)) for count in (3, 0, 1)] + [example(), b"\xff"]
+    columns = collect(records, SchemaCollector(["len(t)", "len(t)"]), 2)[1]
+    assert list(columns) == ["len(t)"]
+    assert columns["len(t)"].tolist() == [3, 0, 1, 0, 0] and columns["len(t)"].dtype == np.int64
+    steps = [
+        encode_sequence_example({"c": ([1, 2], "int")}, {"t": ([[1]] * count, "int")}) for count in (2, 0)
+    ]
+    columns = collect(steps, SchemaCollector(["len(t)", "len(c)"]), 1)[1]
+    assert columns["len(t)"].tolist() == [2, 0] and columns["len(c)"].tolist() == [2, 2]
+
+
+def test_a_column_that_no_record_has_is_refused_with_near_names() -> None:
+    for name in ("lable", "len(lable)"):
+        with pytest.raises(MissingFeatureError, match="'lable': no record has it; did you mean 'label'"):
+            collect([example(label=("int64", [1]))], SchemaCollector([name]))
+    assert collect([], SchemaCollector(["a"]))[1]["a"].tolist() == []
 
 
 def test_a_column_of_two_kinds() -> None:

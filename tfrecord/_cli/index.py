@@ -50,7 +50,8 @@ def index(
     """Build the index beside each file, or refresh it; what is fresh stays. Folders are searched recursively.
 
     The whole file is checked on the way. With --columns the values of some features are kept in the index, so
-    that records can be chosen by them without reading the data.
+    that records can be chosen by them without reading the data; "len(NAME)" keeps how many values a feature
+    has. Without --columns the new index keeps what the old one kept.
 
     \b
     Examples:
@@ -66,15 +67,15 @@ def index(
         raise click.UsageError(f"no such file or folder: {missing[0]}")
     if check:
         return _check(paths, as_json)
-    names = columns or []
     with progress("index", 0) as advance:
         results = build_indexes(
             [path for path in paths if not is_index_name(path)] or list(paths),
             jobs=jobs,
             format=form,
             force=force,
-            collector_factory=(lambda: SchemaCollector(names)) if form == "extended" else None,
+            collector_factory=(lambda: SchemaCollector(columns)) if form == "extended" else None,
             progress=lambda result: advance(1),
+            drop_columns=force and form == "text",
         )
     if as_json:
         emit({"ok": not any(r.status == "failed" for r in results), "files": [_document(r) for r in results]})

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from indexer.errors import FeatureKindError
 from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
-from indexer.options import warn_caller
+from indexer.options import listed, near_matches, warn_caller
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import SAMPLE, RecordDecoder, settle_type
 from tfrecord._reading.runs import stream_records
@@ -31,7 +31,7 @@ class MergedIndex:
     """The index of all files of a reader, in the order of its positions.
 
     ``columns`` maps the name of a column that was kept at the build (``columns=``) to an array of one entry a
-    record, read-only; of one file it is a view of the mapped index.
+    record, read-only: a masked one where records lack the value.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -57,15 +57,18 @@ class _Columns(Mapping[str, npt.NDArray[Any]]):
             if name in index.columns:
                 parts.append(index.columns[name])
             elif len(index):
-                kept = ", ".join(map(repr, index.columns)) or "none"
+                near = near_matches(name, index.columns)
                 raise KeyError(
-                    f"the index of {path} has no column {name!r} (it has {kept}); build it: "
-                    f"tfrecord.build_index({path!r}, columns=[{name!r}])"
+                    f"the index of {path} has no column {name!r} (it has {listed(index.columns)}{near}); "
+                    f"build it: tfrecord.build_index({path!r}, columns={[*index.columns, name]!r})"
                 )
         if len(parts) == 1:
             return parts[0]
-        joined = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        joined.setflags(write=False)
+        masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
+        joined: npt.NDArray[Any] = np.empty(0, np.int64)
+        if parts:
+            joined = _joined_masked(parts) if masked else np.concatenate(parts)
+        joined.flags.writeable = False
         return joined
 
     def __iter__(self) -> Iterator[str]:
@@ -81,10 +84,19 @@ class _Columns(Mapping[str, npt.NDArray[Any]]):
         return sum(1 for _ in self)
 
 
+def _joined_masked(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    values = np.concatenate([np.ma.getdata(part) for part in parts])
+    return np.ma.MaskedArray(values, np.concatenate([np.ma.getmaskarray(part) for part in parts]))
+
+
 def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np.bool_]:
-    """Where a column is what is wanted: a value, any of several, or what a callable says."""
+    """Where a column is what is wanted: a value, any of several, or what a callable says. Never where the
+    value is missing."""
+    if isinstance(column, np.ma.MaskedArray) and not callable(wanted):
+        return matching(column.data, wanted, name) & ~np.ma.getmaskarray(column)
     if callable(wanted):
-        found = np.asarray(wanted(column))
+        found = wanted(column)
+        found = found.filled(False) if isinstance(found, np.ma.MaskedArray) else np.asarray(found)
         if found.dtype != np.bool_ or found.shape != column.shape[:1]:
             raise ValueError(f"the condition on {name!r} must give a bool array of shape {column.shape[:1]}")
         return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from indexer.build import find_index, sidecar_path
 from indexer.errors import (
     CompressionError,
     CorruptRecordError,
-    DecodeError,
-    FeatureKindError,
     IndexFileError,
     StaleIndexError,
     TFRecordError,
@@ -31,41 +29,142 @@ from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata
 
-__all__ = ["build_index", "hop", "load_indexes", "stored_compression"]
+__all__ = ["build_index", "build_indexes", "hop", "load_indexes", "stored_compression"]
 
 _HOP_CHUNK = 64 << 20
 
 
+@overload
 def build_index(
-    path: str | os.PathLike[str],
+    paths: str | os.PathLike[str],
     index_path: str | os.PathLike[str] | None = None,
     *,
-    columns: Iterable[str] = (),
+    columns: Iterable[str] | None = None,
     num_threads: int = 1,
     compression_type: str | None = None,
-) -> RecordIndex:
-    """Validate a whole file and write its extended index, with the schema of its features.
+    progress: bool | Callable[..., object] = False,
+) -> Any: ...
+@overload
+def build_index(
+    paths: Sequence[str | os.PathLike[str]],
+    index_path: None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    num_threads: int = 1,
+    compression_type: str | None = None,
+    progress: bool | Callable[..., object] = False,
+) -> list[RecordIndex]: ...
+def build_index(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    index_path: str | os.PathLike[str] | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    num_threads: int = 1,
+    compression_type: str | None = None,
+    progress: bool | Callable[..., object] = False,
+) -> Any:
+    """Validate whole files and write their extended indexes, with the schema of their features.
 
     Args:
-        path: the data file; plain, gzip or zlib.
-        index_path: where to; None is beside it, the whole name + ``.tfindex``.
-        columns: features of one number or byte string a record, kept in the index so that
-            `TFRecordReader.where` can choose records without reading them.
+        paths: a data file (plain, gzip or zlib), a folder, a glob, or a list of them.
+        index_path: where to, for one file; None is beside it, the whole name + ``.tfindex``.
+        columns: what to keep in the index of each record, so that `TFRecordReader.where` can choose records
+            without reading them: names of features with at most one number or byte string a record, and
+            ``"len(tokens)"`` for how many values the feature ``tokens`` has. None keeps what the old index
+            kept, ``[]`` keeps nothing.
+        num_threads: so many share the checks of a file's payloads.
+        progress: True shows a bar (by tqdm, where it is installed). A callable gets, for one file, the bytes
+            that are done and all bytes; for several, the `BuildResult` of each.
+
+    Returns:
+        The `RecordIndex` of one file; a list of them of a folder, a glob or a list.
 
     Raises:
-        CorruptRecordError, CompressionError: the file is damaged; an earlier index stays as it was.
-        DecodeError, FeatureKindError: a column does not have one value of one kind in each record.
+        CorruptRecordError, CompressionError: a file is damaged; an earlier index stays as it was.
+        DecodeError, FeatureKindError, MissingFeatureError: a column has two values in a record, or two kinds,
+            or no record has it; an earlier index stays as it was.
+
+    Of several files all are tried before the first error is raised.
     """
-    try:
-        return indexer.build.build_index(
-            path,
-            index_path,
-            collector=SchemaCollector(columns),
-            num_threads=num_threads,
-            compression_type=compression_type,
-        )
-    except (DecodeError, FeatureKindError) as error:
-        raise error.at(os.fsdecode(path), error.record) from None
+    names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+    if isinstance(paths, str | bytes | os.PathLike):
+        name = os.fsdecode(paths)
+        if is_url(name) or (not os.path.isdir(name) and os.path.lexists(name)):
+            return _build_one(name, index_path, names, num_threads, compression_type, progress)
+    if index_path is not None:
+        raise ValueError("index_path is for one file; the index of each of several lies beside it")
+    results = indexer.build.build_indexes(
+        paths,
+        force=True,
+        collector_factory=lambda: SchemaCollector(names),
+        progress=progress,
+        num_threads=num_threads,
+        compression_type=compression_type,
+    )
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return [load_index(result.index_path, result.path) for result in results]
+
+
+def _build_one(
+    path: str,
+    index_path: Any,
+    columns: Iterable[str] | None,
+    num_threads: int,
+    compression_type: str | None,
+    progress: bool | Callable[..., object] = False,
+) -> RecordIndex:
+    return indexer.build.build_index(
+        path,
+        index_path,
+        collector=SchemaCollector(columns),
+        num_threads=num_threads,
+        compression_type=compression_type,
+        progress=progress,
+    )
+
+
+def build_indexes(
+    paths: Any,
+    *,
+    columns: Iterable[str] | None = None,
+    jobs: int = 1,
+    format: indexer.build.Format = "extended",
+    force: bool = False,
+    recursive: bool = True,
+    collector_factory: Callable[[], indexer.build.Collector] | None = None,
+    progress: bool | Callable[[indexer.build.BuildResult], object] | None = None,
+) -> list[indexer.build.BuildResult]:
+    """Build the indexes of files, globs and folders, each beside its data; a `BuildResult` a file, in order.
+
+    Args:
+        columns: as for `build_index`.
+        jobs: so many files at once.
+        format: ``"extended"``, or ``"text"``, which keeps places only.
+        force: build again what is fresh: an index that fits its data and has the columns.
+        recursive: look into folders of folders too.
+        collector_factory: makes what collects from the records of one file, in the place of the schema and
+            the columns.
+        progress: True shows a bar; a callable gets each result.
+
+    A file that fails does not stop the others: its result has the error.
+    """
+    names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+    if format == "extended" and collector_factory is None:
+
+        def collector_factory() -> SchemaCollector:
+            return SchemaCollector(names)
+
+    return indexer.build.build_indexes(
+        paths,
+        jobs=jobs,
+        format=format,
+        force=force,
+        recursive=recursive,
+        collector_factory=collector_factory,
+        progress=progress,
+    )
 
 
 def _load(index_path: str, path: str) -> RecordIndex:
@@ -136,7 +235,7 @@ def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex
     except IndexFileError as error:
         warn_caller(f"{error}; it is being rebuilt")
     try:
-        return build_index(path, compression_type=options.compression_type)
+        return _build_one(path, None, None, 1, options.compression_type)
     except OSError as error:
         warn_caller(f"the index {target} cannot be written ({error}); it is kept in memory")
     except (CorruptRecordError, CompressionError):

@@ -49,10 +49,13 @@ class SpooledFile(DataFile):
         self.error = error
         self._storage = storage
         self._base = base
-        self.mapped = kernel is not None
         self._whole = memoryview(b"")
-        if kernel is not None and size:
-            mapped = kernel.FileMap(storage.descriptor, base + size)
+        if kernel is not None:
+            try:
+                mapped = kernel.FileMap(storage.descriptor, base + size)
+            except OSError:
+                return  # too many maps: it is read with pread
+            self.mapped = True
             self._whole = memoryview(mapped).toreadonly()[base : base + size]
 
     def buffer(self) -> memoryview:

@@ -179,8 +179,7 @@ class RecordStore:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
         number, record = self.locate(position)
         index = self._checked(number)
-        index.check_entry(record)
-        offset, length = int(index.offsets[record]), int(index.lengths[record])
+        offset, length = index.entry(record)
         source = self.open(number)
         try:
             if offset + length + FRAME_OVERHEAD > source.size:
@@ -239,8 +238,7 @@ class RecordStore:
     ) -> tuple[memoryview, Int64Array, Int64Array, list[int]]:
         """A buffer, where in it the payloads are, how long they are, and which rows are damaged."""
         index = self._checked(number)
-        index.check_entries(records)
-        offsets, lengths = index.offsets[records], index.lengths[records]
+        offsets, lengths = index.entries(records)
         source = self.open(number)
         try:
             order: Int64Array | None = None

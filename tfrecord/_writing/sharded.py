@@ -7,7 +7,7 @@ import operator
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -31,11 +31,17 @@ class ShardedTFRecordWriter:
 
     Args:
         base: path of the shards without the suffix; its folder is made. num_shards: at least 1.
-        compression_type, index: as for `TFRecordWriter`, for every shard.
+        compression_type, index, columns: as for `TFRecordWriter`, for every shard.
     """
 
     def __init__(
-        self, base: Any, num_shards: int, *, compression_type: str | None = None, index: bool = False
+        self,
+        base: Any,
+        num_shards: int,
+        *,
+        compression_type: str | None = None,
+        index: bool | None = None,
+        columns: Iterable[str] | None = None,
     ) -> None:
         self._writers: list[TFRecordWriter] = []
         count = operator.index(num_shards)
@@ -54,7 +60,9 @@ class ShardedTFRecordWriter:
             os.makedirs(folder, exist_ok=True)
         try:
             for path in self.paths:
-                self._writers.append(TFRecordWriter(path, compression_type=compression_type, index=index))
+                self._writers.append(
+                    TFRecordWriter(path, compression_type=compression_type, index=index, columns=columns)
+                )
                 self._use(self._writers[-1])
         except BaseException:
             self._finish(False)

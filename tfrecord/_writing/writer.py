@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +24,7 @@ from tfrecord._writing.encoder import (
     frame_bytes,
 )
 from tfrecord._writing.flat_columns import flatten_batch
-from tfrecord._writing.index import WrittenIndex
+from tfrecord._writing.index import OldIndexes, WrittenIndex
 from tfrecord._writing.sink import Output, local_path
 from tfrecord._writing.values import describe
 
@@ -44,7 +44,11 @@ class TFRecordWriter:
             stands, flushed but not closed by `close`; short writes are completed).
         mode: ``"w"`` replaces, ``"x"`` wants a new file, ``"a"`` appends.
         compression_type: None, ``"GZIP"`` or ``"ZLIB"`` in any case.
-        index: make the extended index as records are written; it replaces the old one on a clean `close`.
+        index: True makes the extended index as records are written; it replaces the old one on a clean
+            `close`. None does so where the file has an index already, so that none is left behind that is of
+            other data. False removes such an index.
+        columns: what the index keeps of each record, as for `tfrecord.build_index`: None is what the old one
+            kept.
 
     Each record reaches the file whole, in one write, without a buffer here: what `write` has returned from is
     in the system's hands. A record that is refused, or cannot be written, leaves the file as it was before;
@@ -62,24 +66,34 @@ class TFRecordWriter:
     """
 
     def __init__(
-        self, data_path: Any, *, mode: str = "w", compression_type: str | None = None, index: bool = False
+        self,
+        data_path: Any,
+        *,
+        mode: str = "w",
+        compression_type: str | None = None,
+        index: bool | None = None,
+        columns: Iterable[str] | None = None,
     ) -> None:
         self._closed = True  # so that a failure below leaves the finaliser nothing to do
         self._lock = threading.RLock()  # a signal handler may close what is being written to
-        if index:
-            path = local_path(data_path)
-            if path is None or (os.path.exists(path) and not os.path.isfile(path)):
-                raise ValueError(
-                    "index=True needs a local path, of a regular file; "
-                    "elsewhere use tfrecord.build_index afterwards"
-                )
+        path = local_path(data_path)
+        indexable = path is not None and (not os.path.exists(path) or os.path.isfile(path))
+        if not indexable and (index or columns):
+            raise ValueError(
+                "an index needs a local path, of a regular file; "
+                "elsewhere use tfrecord.build_index afterwards"
+            )
+        self._old = OldIndexes(path) if indexable and path is not None else None
+        self._wants_index = index
         self._output = Output(data_path, mode, compression_type)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
+        self._untouched = None if mode == "w" else self._output.size
         self._index: WrittenIndex | None = None
-        if index and self._output.path is not None:
+        keeps = index or columns or (index is None and self._old is not None and self._old.extended)
+        if self._old is not None and keeps:
             try:
-                self._index = WrittenIndex(self._output.path, self._output.compression, self._output.lengths)
+                self._index = WrittenIndex(self._old, self._output.compression, self._output.lengths, columns)
             except BaseException:
                 self._output.abandon()
                 raise
@@ -208,14 +222,26 @@ class TFRecordWriter:
                 return
             self._closed = True
             index, self._index = self._index, None
-            self._output.close()
-            if clean and self._output.broken:
-                raise TFRecordError(
-                    f"{self._output.path or '<stream>'} ends inside a record: an earlier write failed "
-                    "and could not be undone"
-                )
-            if index is not None and clean:
-                index.commit(self._output.size)
+            try:
+                self._output.close()
+                if clean and self._output.broken:
+                    raise TFRecordError(
+                        f"{self._output.path or '<stream>'} ends inside a record: an earlier write failed "
+                        "and could not be undone"
+                    )
+            except BaseException:
+                clean = False
+                raise
+            finally:
+                self._finish_index(index, clean)
+
+    def _finish_index(self, index: WrittenIndex | None, clean: bool) -> None:
+        """Write the indexes, or remove those that are not of this data any more."""
+        if index is not None and clean:
+            required = bool(self._wants_index) or self._untouched is not None
+            index.commit(self._output.size, required=required)
+        elif self._old is not None and not self._wants_index and self._output.size != self._untouched:
+            self._old.remove()
 
     def __enter__(self) -> TFRecordWriter:
         self._check_open()
