@@ -55,6 +55,7 @@ def settle(path: Path) -> None:
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("same_time", [False, True])
 def test_columns_of_other_data_are_refused(path: Path, mmap: bool, same_time: bool) -> None:
+    os.utime(path)
     build_index(path, columns=["label"])  # at once, so that the time is not trusted
     assert TFRecordReader(path).where(label=3).tolist() == list(range(3, 1000, 7))
     of_other_labels(path, same_time=same_time)
@@ -127,6 +128,7 @@ def build_indexes_status(path: Path) -> None:
 
 
 def test_a_flipped_bit_of_the_data_is_not_fresh(path: Path) -> None:
+    os.utime(path)
     build_index(path, columns=["label"])
     data = bytearray(path.read_bytes())
     data[5000] ^= 1
