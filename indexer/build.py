@@ -35,8 +35,9 @@ from .files import is_url, local_path, open_data, path_name
 from .fingerprint import Digest, fingerprint, is_settled
 from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
+from .names import is_data_name
 from .options import check_threads
-from .paths import expand_paths, find_index, is_data_name, sidecar_path, walk_folder
+from .paths import expand_paths, find_index, sidecar_path, walk_folder
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
 

@@ -4,82 +4,47 @@ from __future__ import annotations
 
 import glob as _glob
 import os
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from .errors import printable
 from .files import is_url, local_path, path_name, remote_filesystem
+from .names import is_candidate, is_data_name, natural_key, shard_name, sharded_name
 
 __all__ = [
     "Paths",
     "expand_paths",
     "find_index",
     "index_names",
-    "is_data_name",
-    "is_index_name",
-    "natural_key",
     "sidecar_path",
-    "split_compression",
     "walk_folder",
 ]
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
-_DATA_NAME = re.compile(
-    r"[.\-_](tfrecords?|tfrecs?)(-[0-9]+-of-[0-9]+)?(\.(gz|gzip|zz|zlib))?$", re.IGNORECASE
-)
-_COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zz": "zlib", ".zlib": "zlib"}
-_INDEX_NAME = re.compile(r"\.(tfindex|index|idx)$", re.IGNORECASE)
-_TEMPORARY_NAME = re.compile(r"(\.(tmp|temp|partial|part|crdownload|crc|lock|swp)|~)$", re.IGNORECASE)
 _INDEX_SUFFIX = ".tfindex"
-_DIGITS = re.compile(r"([0-9]+)")
-
-
-def is_data_name(name: str) -> bool:
-    """Whether a file of this name is TFRecord data by one of the usual names.
-
-    These are ``*.tfrecord``, ``*.tfrecords``, ``*.tfrec``, ``*.tfrecord-00000-of-00010``, each also with
-    ``.gz``.
-    """
-    return _DATA_NAME.search(os.path.basename(name)) is not None
-
-
-def split_compression(path: str) -> tuple[str, str]:
-    """The name without a suffix of compression, and which one it says: ``"gzip"``, ``"zlib"`` or ``""``."""
-    stem, suffix = os.path.splitext(path)
-    kind = _COMPRESSION.get(suffix.lower(), "")
-    return (stem, kind) if kind else (path, "")
-
-
-def is_index_name(name: str) -> bool:
-    """Whether a file of this name is an index."""
-    return _INDEX_NAME.search(name) is not None
-
-
-def natural_key(path: str) -> tuple[Any, ...]:
-    """Sort key by which ``a-2`` comes before ``a-10``."""
-    return tuple(int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(path))), path
-
-
-def _is_candidate(path: str) -> bool:
-    """Whether a name that was found (not given) may be data: no index, marker, hidden or temporary file."""
-    name = os.path.basename(path)
-    if is_index_name(name) or _TEMPORARY_NAME.search(name) or name.startswith("."):
-        return False
-    return not name.startswith("_") or is_data_name(name)
+_USUAL = (
+    "*.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz and the like"
+)
 
 
 def _usual(paths: Iterable[str]) -> list[str]:
     """Those with the usual names; where none has one, all that may be data."""
-    candidates = sorted((path for path in paths if _is_candidate(path)), key=natural_key)
+    candidates = sorted((path for path in paths if is_candidate(path)), key=natural_key)
     return [path for path in candidates if is_data_name(path)] or candidates
 
 
 def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = False) -> list[str]:
-    """The data files of a folder, sorted; ``recursive``: of its folders too, links not followed."""
+    """The data files of a folder, sorted; ``recursive``: of its folders too, links not followed.
+
+    `OSError` where a folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
     found: list[str] = []
-    for root, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted((name for name in folders if not name.startswith((".", "_"))), key=natural_key)
         if not recursive:
             folders.clear()
@@ -88,41 +53,72 @@ def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = Fals
     return found if usual_only else _usual(found)
 
 
-def _expand_url(url: str) -> list[str]:
-    if not _glob.has_magic(url.split("://", 1)[-1]) and not url.endswith("/"):
-        return [url]
-    filesystem, path = remote_filesystem(url)
-    if url.endswith("/"):
+def _chosen(given: str, found: list[str]) -> list[str]:
+    """The shards of ``name@N`` in the order of their numbers; `ValueError` where they are several sets."""
+    if not found:
+        raise FileNotFoundError(printable(f"no shards of {given}: none is named NAME-00000-of-0000N"))
+    sets: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for path in found:
+        shard = shard_name(os.path.basename(path))
+        assert shard is not None
+        sets.setdefault((shard.total, shard.tail), []).append((shard.number, path))
+    if len(sets) > 1:
+        names = ", ".join(sorted(min(members)[1] for members in sets.values()))
+        hint = "say which: NAME@N, or with the suffix, as NAME@N.gz"
+        raise ValueError(printable(f"{given} means several sets of shards ({names}, ...); {hint}"))
+    return [path for _, path in sorted(next(iter(sets.values())))]
+
+
+def _expand_url(url: str, usual_only: bool) -> list[str]:
+    try:
+        filesystem, path = remote_filesystem(url)
+    except ImportError:
+        if url.endswith("/") or _glob.has_magic(url.split("://", 1)[-1]):
+            raise
+        return [url]  # what is missing is said when it is opened
+    if filesystem.isfile(path):
+        return [url]  # before what else the name could mean
+    sharded = sharded_name(path.rsplit("/", 1)[-1])
+    if sharded is not None:
+        beside = filesystem.ls(path.rsplit("/", 1)[0], detail=False)
+        names = [name for name in beside if sharded.has(name.rsplit("/", 1)[-1])]
+        return _chosen(url, [filesystem.unstrip_protocol(name) for name in names])
+    if _glob.has_magic(url.split("://", 1)[-1]):
+        names = [name for name in filesystem.glob(path) if is_candidate(name) and filesystem.isfile(name)]
+        return [filesystem.unstrip_protocol(name) for name in sorted(names, key=natural_key)]
+    if url.endswith("/") or filesystem.isdir(path):
         names = [entry["name"] for entry in filesystem.ls(path, detail=True) if entry["type"] == "file"]
-        return [filesystem.unstrip_protocol(name) for name in _usual(names)]
-    names = [name for name in filesystem.glob(path) if _is_candidate(name) and filesystem.isfile(name)]
-    return [filesystem.unstrip_protocol(name) for name in sorted(names, key=natural_key)]
+        usual = [name for name in _usual(names) if not usual_only or is_data_name(name)]
+        return [filesystem.unstrip_protocol(name) for name in usual]
+    return [url]
 
 
-def _expand_one(item: Any, recursive: bool) -> list[str]:
+def _expand_one(item: Any, recursive: bool, usual_only: bool) -> list[str]:
     if not isinstance(item, (str, bytes, os.PathLike)):
         raise TypeError(f"a path is a str or os.PathLike, not {type(item).__name__}")
     path = os.fsdecode(item)
     if not path:
         raise ValueError("a path is an empty string")
     if is_url(path):
-        found = _expand_url(path)
+        found = _expand_url(path, usual_only)
         if not found:
             raise FileNotFoundError(printable(f"no data files at {path}"))
         return found
     if os.path.isdir(path):
-        found = walk_folder(path, recursive=recursive)
+        found = walk_folder(path, recursive=recursive, usual_only=usual_only)
         if not found:
-            raise FileNotFoundError(
-                f"no data files in folder {printable(path)} (looked for *.tfrecord, *.tfrecords, *.tfrec, "
-                "*.tfrecord-00000-of-00010, each also with .gz, and then for any file that is no index)"
-            )
+            also = "" if usual_only else ", and then for any file that is no index"
+            raise FileNotFoundError(f"no data files in folder {printable(path)} (looked for {_USUAL}{also})")
         return found
-    if os.path.lexists(path):  # a literal name wins over what it would mean as a glob
+    if _exists(path):  # a literal name wins over what it would mean otherwise
         return [path]
+    folder, name = os.path.split(path)
+    sharded = sharded_name(name)
+    if sharded is not None and os.path.isdir(folder or "."):
+        return _chosen(path, [os.path.join(folder, n) for n in os.listdir(folder or ".") if sharded.has(n)])
     if _glob.has_magic(path):
         names = (
-            name for name in _glob.glob(path, recursive=True) if _is_candidate(name) and os.path.isfile(name)
+            name for name in _glob.glob(path, recursive=True) if is_candidate(name) and os.path.isfile(name)
         )
         found = sorted(names, key=natural_key)
         if not found:
@@ -131,16 +127,31 @@ def _expand_one(item: Any, recursive: bool) -> list[str]:
     raise FileNotFoundError(printable(f"no such file or folder: {path}"))
 
 
-def expand_paths(paths: Any, *, recursive: bool = False) -> list[str]:
+def _exists(path: str) -> bool:
+    """Whether a name leads somewhere; `PermissionError` where that may not be asked."""
+    try:
+        os.lstat(path)
+    except PermissionError as error:
+        raise PermissionError(error.errno, os.strerror(error.errno or 0), path) from None
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def expand_paths(paths: Any, *, recursive: bool = False, usual_only: bool = False) -> list[str]:
     """The files that ``paths`` means: a path, glob, folder or URL (str or PathLike), or a sequence of them.
+
+    ``name@8`` is the set of shards ``name-00000-of-00008`` to ``name-00007-of-00008``, each with at most one
+    suffix more; ``name@*`` the one set of any number; ``name@8.gz`` that with this suffix.
 
     What globs and folders find is sorted naturally and holds no folders, index files, ``_SUCCESS``-like
     markers, hidden or temporary files; a sequence keeps its order. Of a folder: the files with the usual
-    names, or where none has one, all others. `FileNotFoundError` says what was looked for where nothing is
-    found, `ValueError` where there are no paths at all.
+    names (see `names.is_data_name`), or where none has one, all others, unless ``usual_only``.
+    `FileNotFoundError` says what was looked for where nothing is found, `PermissionError` names what may not
+    be looked into, `ValueError` is for no paths at all and for ``name@8`` where several sets are there.
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
-        return _expand_one(paths, recursive)
+        return _expand_one(paths, recursive, usual_only)
     if hasattr(paths, "read") or not isinstance(paths, Iterable):
         kind = type(paths).__name__
         raise TypeError(
@@ -149,7 +160,7 @@ def expand_paths(paths: Any, *, recursive: bool = False) -> list[str]:
     items = list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")
-    return [path for item in items for path in _expand_one(item, recursive)]
+    return [path for item in items for path in _expand_one(item, recursive, usual_only)]
 
 
 def sidecar_path(data_path: Any) -> str:

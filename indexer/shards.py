@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
+import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from .compression import WINDOW_BITS, detect, is_frame
 from .errors import printable
 from .files import is_url, path_name
+from .framing import HEAD_SIZE, HEADER_SIZE
+from .names import is_candidate, shard_name
 from .options import warn_caller
 from .paths import expand_paths
 
 __all__ = ["ShardSet", "expand_shards", "shard_sets"]
 
-_SHARD = re.compile(r"^(?P<base>.*)-(?P<number>\d+)-of-(?P<total>\d+)(?P<tail>(?:\.[A-Za-z0-9]+)*)$")
 _LISTED = 20
+# So many ignored files of a folder are looked at.
+_LOOKED_AT = 256
 
 
 class ShardSet(NamedTuple):
@@ -55,24 +59,23 @@ def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
     found: dict[tuple[str, str, str, str], set[int]] = {}
     for path in paths:
         folder, name = os.path.split(path)
-        match = _SHARD.match(name)
-        if match is not None:
-            found.setdefault((folder, match["base"], match["total"], match["tail"]), set()).add(
-                int(match["number"])
-            )
+        shard = shard_name(name)
+        if shard is not None:
+            found.setdefault((folder, shard.base, shard.total, shard.tail), set()).add(shard.number)
     for folder in {key[0] for key in found}:
         if not os.path.isdir(folder or "."):
             continue
         for name in os.listdir(folder or "."):
-            match = _SHARD.match(name)
-            key = (folder, match["base"], match["total"], match["tail"]) if match is not None else None
-            if match is not None and key in found:
-                found[key].add(int(match["number"]))
+            shard = shard_name(name)
+            key = None if shard is None else (folder, shard.base, shard.total, shard.tail)
+            if shard is not None and key in found:
+                found[key].add(shard.number)
     return [_shard_set(key, numbers) for key, numbers in found.items()]
 
 
 def expand_shards(paths: Any) -> list[str]:
-    """`expand_paths`, with a `UserWarning` for each shard set that a glob or folder finds incomplete.
+    """`expand_paths`, with a `UserWarning` for each shard set that a glob or folder finds incomplete, and for
+    a folder that holds two sets or ignored files that look like data.
 
     Files that are named one by one are a choice, and those behind URLs are not looked for.
     """
@@ -84,7 +87,50 @@ def expand_shards(paths: Any) -> list[str]:
     for group in shard_sets(path for path in found if path not in given and not is_url(path)):
         if group.num_missing:
             warn_caller(printable(str(group)))
+    for folder in given:
+        if os.path.isdir(folder):
+            _warn_of_folder(folder, found)
     return found
+
+
+def _warn_of_folder(folder: str, found: list[str]) -> None:
+    """Say so where the files of a folder may not be what is meant."""
+    inside = {path for path in found if os.path.dirname(path) == folder.rstrip("/")}
+    sets = shard_sets(inside)
+    if len(sets) > 1:
+        names = ", ".join(group.pattern for group in sets[:_LISTED])
+        hint = f"a glob chooses: {sets[0].pattern}"
+        warn_caller(
+            printable(f"folder {folder} holds {len(sets)} sets of shards ({names}), all are read; {hint}")
+        )
+    others = (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
+    left = islice((path for path in others if path not in inside and is_candidate(path)), _LOOKED_AT)
+    looking = [path for path in left if _looks_like_data(path)]
+    if looking:
+        names = ", ".join(map(os.path.basename, looking[:_LISTED]))
+        hint = "name them, or give a glob, to read them"
+        warn_caller(
+            printable(
+                f"folder {folder}: files that look like TFRecord have other names and are ignored "
+                f"({names}); {hint}"
+            )
+        )
+
+
+def _looks_like_data(path: str) -> bool:
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            head = file.read(HEAD_SIZE)
+        if is_frame(head):
+            return True
+        kind = detect(head)
+        return kind is not None and is_frame(
+            zlib.decompressobj(WINDOW_BITS[kind]).decompress(head, HEADER_SIZE)
+        )
+    except (OSError, zlib.error):
+        return False
 
 
 def _shard_set(key: tuple[str, str, str, str], numbers: set[int]) -> ShardSet:

@@ -4,9 +4,9 @@
     python scripts/build_indexes.py data/ more/*.tfrecord --jobs 8
 
 Takes files, globs and folders; of folders, recursively, the files with the usual names (*.tfrecord,
-*.tfrecords, *.tfrec, *.tfrecord-00000-of-00010, each also with .gz). Every index is left beside its data;
-one that fits its data already is skipped. One line a file is printed and kept in the log. Files that fail
-are listed at the end, the others are built. Exit codes: 0 all are indexed, 1 some failed, 2 wrong usage.
+*.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz). Every index is left beside its
+data; one that fits its data already is skipped. One line a file is printed and kept in the log. Files that
+fail are listed at the end, the others are built. Exit codes: 0 all are indexed, 1 some failed, 2 wrong usage.
 """
 
 from __future__ import annotations

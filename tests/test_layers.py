@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # a module of the package. `indexer` is one floor of `tfrecord`'s house, so its own modules are its rooms.
 FLOORS = {
     "indexer": """
-        options errors progress _kernel atomic
+        options errors names progress _kernel atomic
         _engine
         framing files
         compression outputs paths stored_columns textindex

@@ -15,9 +15,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
+from indexer.names import split_compression
 from indexer.options import check_threads, near_matches
 from indexer.outputs import STREAM, Outputs
-from indexer.paths import Paths, expand_paths, split_compression
+from indexer.paths import Paths, expand_paths
 from indexer.progress import Progress, Report, shown
 from indexer.streams import normalize_compression
 from tfrecord._repair.checker import RECORD_TYPES, Checker

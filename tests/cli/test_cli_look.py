@@ -316,12 +316,12 @@ def test_position_in_an_empty_file(run: Run, make_file: MakeFile) -> None:
 
 def test_info_says_which_files_of_a_folder_it_left_out(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
     make_file(examples(2), "a.tfrecord")
-    make_file(examples(2), "b-00000-of-00001.gz", "gzip")
+    make_file(examples(2), "b.odd.gz", "gzip")
     (tmp_path / "_SUCCESS").touch()
     outcome = run("info", tmp_path)
-    assert outcome.code == 0 and "b-00000" not in outcome.out
-    assert "1 other file in" in outcome.err and "b-00000-of-00001.gz" in outcome.err
+    assert outcome.code == 0 and "b.odd" not in outcome.out
+    assert "1 other file in" in outcome.err and "b.odd.gz" in outcome.err
     assert "_SUCCESS" not in outcome.err
     (tmp_path / "a.tfrecord").unlink()
     outcome = run("info", tmp_path)
-    assert "b-00000" in outcome.out and outcome.err == ""
+    assert "b.odd" in outcome.out and outcome.err == ""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from indexer.framing import frame_record
+from indexer.names import split_compression
 from indexer.options import check_count, check_threads, listed, near_matches
-from indexer.paths import split_compression
 from tfrecord.columns import ColumnBatch
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader

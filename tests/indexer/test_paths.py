@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.paths import expand_paths, is_data_name, is_index_name, natural_key, walk_folder
+from indexer.names import is_data_name, is_index_name, natural_key
+from indexer.paths import expand_paths, walk_folder
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -31,6 +32,17 @@ def names(paths: list[str]) -> list[str]:
         "d.tfrecord-00000-of-00010.gz",
         "t.tfrec.gz",
         "toy-tfrecord-00000-of-00002",
+        "a.tfr",
+        "a.record",
+        "a.record.zst",
+        "a_tfrecord",
+        "train-00000-of-00008",
+        "x-00000-of-00012.gz",
+        "x-00000-of-00012.zlib",
+        "x-00000-of-00012.tfrecord.gzip",
+        "x.tfrecord-00000-of-00012.zz",
+        "x-00000-of-00012.tfexample",
+        "mnist-train.tfrecord-0-of-1",
     ],
 )
 def test_usual_names(name: str) -> None:
@@ -38,7 +50,25 @@ def test_usual_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a.tfindex", "a.tfrecord.tfindex", "tfrecord", "a.txt", "a.gz", "a.tfrecord.tmp"]
+    "name",
+    [
+        "a.tfindex",
+        "a.tfrecord.tfindex",
+        "tfrecord",
+        "a.txt",
+        "a.gz",
+        "a.tfrecord.tmp",
+        "README",
+        "part-1-of-3",
+        "x-00000-of-00012.parquet",
+        "x-00000-of-00012.csv.gz",
+        "x.parquet-00000-of-00012",
+        "x-00000-of-00012.tfindex",
+        "model.ckpt.data-00000-of-00001",
+        "x-00000-of-00012.tmp",
+        "record",
+        "a.recordio.gz",
+    ],
 )
 def test_other_names(name: str) -> None:
     assert not is_data_name(name)
@@ -149,3 +179,89 @@ def test_odd_names(tmp_path: Path) -> None:
     found = expand_paths(tmp_path)
     assert len(found) == 3 and all(os.path.exists(path) for path in found)
     assert expand_paths(os.fsencode(tmp_path)) == found
+
+
+# ---- name@N ------------------------------------------------------------------------------------------
+
+
+def sharded(folder: Path, base: str, total: int, tail: str = "") -> list[str]:
+    found = [f"{base}-{number:05d}-of-{total:05d}{tail}" for number in range(total)]
+    touch(folder, *found, *(name + ".tfindex" for name in found))
+    return found
+
+
+@pytest.mark.parametrize("tail", ["", ".gz", ".tfrecord"])
+def test_a_set_of_shards_by_its_name(tail: str, tmp_path: Path) -> None:
+    found = sharded(tmp_path, "train", 12, tail)
+    touch(tmp_path, "train-extra", "train-00000-of-00012.tfrecord.tmp", "trainer-00000-of-00012")
+    for name in ("train@12", "train@*", f"train@12{tail}", f"train@*{tail}"):
+        assert names(expand_paths(tmp_path / name)) == found
+    for name in ("train@8", "train@12.zz", "rain@12", "train@"):
+        with pytest.raises(FileNotFoundError):
+            expand_paths(tmp_path / name)
+    touch(tmp_path, "train@12")
+    assert names(expand_paths(tmp_path / "train@12")) == ["train@12"]
+
+
+def test_several_sets_of_one_name_are_an_error(tmp_path: Path) -> None:
+    sharded(tmp_path, "train", 2)
+    sharded(tmp_path, "train", 3)
+    with pytest.raises(ValueError, match="several sets.*train-00000-of-00002.*train-00000-of-00003"):
+        expand_paths(tmp_path / "train@*")
+    assert len(expand_paths(tmp_path / "train@3")) == 3
+    sharded(tmp_path, "train", 3, ".gz")
+    with pytest.raises(ValueError, match="several sets.*train-00000-of-00003.*train-00000-of-00003.gz"):
+        expand_paths(tmp_path / "train@3")
+    assert len(expand_paths(tmp_path / "train@3.gz")) == 3
+
+
+def test_shards_count_as_data_in_a_folder(tmp_path: Path) -> None:
+    found = sharded(tmp_path, "train", 8)
+    touch(tmp_path, "README", "notes.txt", "a.tfrecord")
+    assert sorted(names(expand_paths(tmp_path))) == ["a.tfrecord", *found]
+    assert sorted(names(walk_folder(str(tmp_path), usual_only=True))) == ["a.tfrecord", *found]
+
+
+def test_usual_names_only(tmp_path: Path) -> None:
+    touch(tmp_path, "x", "y")
+    assert names(expand_paths(tmp_path)) == ["x", "y"]
+    with pytest.raises(FileNotFoundError, match="no data files in folder"):
+        expand_paths(tmp_path, usual_only=True)
+
+
+# ---- URLs and permissions ----------------------------------------------------------------------------
+
+
+def test_folders_and_sets_behind_urls() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for name in ("a.tfrecord", "b.tfrecord", "README", "t-00000-of-00002", "t-00001-of-00002"):
+        memory.pipe(f"/paths-test/folder/{name}", b"x")
+    for url in ("memory://paths-test/folder", "memory://paths-test/folder/"):
+        found = ["a.tfrecord", "b.tfrecord", "t-00000-of-00002", "t-00001-of-00002"]
+        assert [name.rsplit("/", 1)[1] for name in expand_paths(url)] == found
+    found = expand_paths("memory://paths-test/folder/t@*")
+    assert [name.rsplit("/", 1)[1] for name in found] == ["t-00000-of-00002", "t-00001-of-00002"]
+    assert expand_paths("memory://paths-test/folder/a.tfrecord") == ["memory://paths-test/folder/a.tfrecord"]
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="needs a POSIX system")
+def test_what_may_not_be_looked_into_is_not_called_absent(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    touch(closed, "a.tfrecord")
+    closed.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/") and "pytest" in str(folder):
+            folder.chmod(folder.stat().st_mode | 0o755)
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        for path in (closed, closed / "a.tfrecord"):
+            with pytest.raises(PermissionError) as caught:
+                expand_paths(path)
+            assert str(closed) in str(caught.value)
+    finally:
+        os.seteuid(user)
+        closed.chmod(0o755)

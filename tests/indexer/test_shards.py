@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indexer.shards import shard_sets
+from indexer.framing import frame_record
+from indexer.shards import expand_shards, shard_sets
 from tfrecord.encode import encode_example
 from tfrecord.reader import TFRecordReader
 
@@ -52,3 +54,41 @@ def test_words_of_a_set(tmp_path: Path) -> None:
     assert words("a-0-of-1", "b") == ["a-*-of-1: complete, 1 shard"]
     assert words("a-7-of-3") == ["a-*-of-3: 0 of 3 shards; missing: 00000, 00001, 00002; beyond the count: 7"]
     assert words("a-00000-of-02000")[0].endswith("00019, 00020, …")
+
+
+# ---- folders that hold more than one may think -------------------------------------------------------
+
+
+def test_a_folder_with_two_sets_warns_once(tmp_path: Path) -> None:
+    for base in ("train", "validation"):
+        for number in range(2):
+            (tmp_path / f"{base}-{number:05d}-of-00002").write_bytes(frame_record(b"x"))
+    with pytest.warns(UserWarning) as caught:
+        assert len(expand_shards(tmp_path)) == 4
+    (warning,) = caught
+    assert "train-*-of-00002" in str(warning.message) and "validation-*-of-00002" in str(warning.message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(expand_shards(tmp_path / "train-*")) == 2
+        assert len(expand_shards(tmp_path / "train@2")) == 2
+
+
+def test_ignored_files_that_look_like_data_are_named(tmp_path: Path) -> None:
+    data = frame_record(b"x")
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    (tmp_path / "a.tfrecord.tfindex").write_bytes(b"TFRINDEX")
+    (tmp_path / "README").write_bytes(b"text")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(expand_shards(tmp_path)) == 1
+    (tmp_path / "odd.data").write_bytes(data)
+    (tmp_path / "packed").write_bytes(gzip.compress(data))
+    with pytest.warns(UserWarning, match=r"ignored \(odd.data, packed\)") as caught:
+        assert len(expand_shards(tmp_path)) == 1
+    assert len(caught) == 1
+
+
+def test_a_set_by_its_name_that_lacks_shards(tmp_path: Path) -> None:
+    (tmp_path / "t-00001-of-00003").write_bytes(b"")
+    with pytest.warns(UserWarning, match="1 of 3 shards; missing: 00000, 00002"):
+        assert len(expand_shards(tmp_path / "t@3")) == 1

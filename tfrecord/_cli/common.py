@@ -17,8 +17,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from indexer.names import is_index_name
 from indexer.outputs import STREAM
-from indexer.paths import expand_paths, is_index_name
+from indexer.paths import expand_paths
 from indexer.progress import Report
 from indexer.streams import normalize_compression
 from tfrecord._cli.terminal import safe, say
@@ -75,8 +76,8 @@ def expand(paths: Iterable[str]) -> list[str]:
             found.append(path)
             continue
         try:
-            found += expand_paths(path)
-        except FileNotFoundError as error:
+            found += expand_paths(path, usual_only=True)
+        except (FileNotFoundError, ValueError) as error:
             raise click.UsageError(str(error)) from None
     if found.count(STREAM) > 1:
         raise click.UsageError("standard input can be read once only")

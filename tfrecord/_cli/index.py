@@ -9,8 +9,8 @@ import click
 
 from indexer.build import BuildResult, build_indexes, check_index, find_index
 from indexer.errors import TFRecordError
+from indexer.names import is_index_name
 from indexer.outputs import STREAM
-from indexer.paths import is_index_name
 from tfrecord._cli.common import (
     columns_option,
     count_text,
@@ -62,7 +62,7 @@ def index(
         raise click.UsageError("standard input has no place for an index beside it")
     if form == "text" and columns:
         raise click.UsageError("a text index keeps no --columns")
-    missing = [path for path in paths if not os.path.exists(path) and not any(c in path for c in "*?[:")]
+    missing = [path for path in paths if not os.path.exists(path) and not any(c in path for c in "*?[:@")]
     if missing:
         raise click.UsageError(f"no such file or folder: {missing[0]}")
     if check:

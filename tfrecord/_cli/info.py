@@ -14,8 +14,8 @@ from indexer.files import open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
+from indexer.names import is_index_name
 from indexer.outputs import STREAM
-from indexer.paths import is_index_name
 from indexer.shards import ShardSet, shard_sets
 from indexer.streams import detect
 from tfrecord._cli.columnstats import BatchStats, stats_of

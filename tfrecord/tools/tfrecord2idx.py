@@ -24,9 +24,9 @@ examples:
   tfrecord2idx data/                          a.tfindex beside each a.tfrecord
   tfrecord2idx data/ indexes/                 the same in another folder
 
-In a folder the usual names count: *.tfrecord, *.tfrecords, *.tfrec, *.tfrecord-00000-of-00010. Other than
-a.tfrecord, a file's index has its whole name and .tfindex. A text index cannot point into a compressed file:
-`python3 -m indexer build FILE` writes one that can.
+In a folder the usual names count: *.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010. Other
+than a.tfrecord, a file's index has its whole name and .tfindex. A text index cannot point into a compressed
+file: `python3 -m indexer build FILE` writes one that can.
 """
 
 

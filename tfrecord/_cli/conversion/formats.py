@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from indexer.framing import VERIFY_LENGTHS
+from indexer.names import is_data_name, split_compression
 from indexer.outputs import STREAM, Outputs, is_special
-from indexer.paths import is_data_name, split_compression
 from indexer.streams import Chunk
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
 from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, read_json, read_tar

@@ -17,8 +17,8 @@ import numpy as np
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
+from indexer.names import split_compression
 from indexer.outputs import Outputs
-from indexer.paths import split_compression
 from indexer.streams import detect, open_stream
 from tfrecord._cli.conversion.layout import Layout, build_message, exact_record
 from tfrecord._cli.describe import feature_json, kind_of
