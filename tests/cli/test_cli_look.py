@@ -324,4 +324,4 @@ def test_info_says_which_files_of_a_folder_it_left_out(run: Run, make_file: Make
     assert "_SUCCESS" not in outcome.err
     (tmp_path / "a.tfrecord").unlink()
     outcome = run("info", tmp_path)
-    assert "b.odd" in outcome.out and outcome.err == ""
+    assert outcome.code == 2 and "no data files in folder" in outcome.err
