@@ -4,6 +4,8 @@ The names below are the public ones. ``tfrecord.torch`` and ``tfrecord.ray`` are
 used, so that importing this package never imports torch or Ray.
 """
 
+from . import _startup  # isort: skip  # first, because it is for the time that all other imports take
+
 import importlib as _importlib
 import importlib.metadata as _metadata
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -107,6 +109,8 @@ __all__ = [
     "writer",
 ]
 
+
+_startup.imported()
 
 if _TYPE_CHECKING:
     from . import ray as ray

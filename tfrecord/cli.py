@@ -10,8 +10,17 @@ from collections.abc import Sequence
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command with `args` (default: those of the process) and return its exit code.
 
-    0: fine. 1: something is wrong with the data. 2: wrong usage, or a package is missing. 130: interrupted.
+    0: fine. 1: something is wrong with the data. 2: wrong usage, a package is missing, or a file cannot be
+    read or written. 130: interrupted.
     """
+    try:
+        return _main(args)
+    except KeyboardInterrupt:
+        print("tfrecord: interrupted", file=sys.stderr)
+        return 130
+
+
+def _main(args: Sequence[str] | None) -> int:
     missing = [name for name in ("click", "rich") if not _is_there(name)]
     if missing:
         print(

@@ -129,6 +129,40 @@ def test_reader_that_goes_away(make_file: MakeFile, arguments: list[str]) -> Non
         assert process.wait(60) == 0 and b"Traceback" not in error
 
 
+INTERRUPTED = """
+import os, signal, sys
+module = sys.argv[1]
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv[:] = ["bin/tfrecord", "bench", "x"]
+from tfrecord.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["numpy", "indexer.build", "tfrecord.reader", "click", "tfrecord._cli.bench"]
+)
+def test_interrupt_while_it_starts(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, module]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130 and done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1 and "interrupted" in done.stderr
+
+
+def test_interrupts_of_other_programs_are_left_alone() -> None:
+    code = (
+        "import signal; import tfrecord; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    )
+    for name in ("other", "tfrecord"):
+        script = f"import sys; sys.argv[0] = {name!r}; {code}"
+        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
 def test_closed_standard_output(make_file: MakeFile) -> None:
     command = f'"$0" -W ignore -m tfrecord.cli head {shlex.quote(str(make_file(examples(1))))} >&-'
     done = subprocess.run(

@@ -14,7 +14,7 @@ from indexer.shards import shard_sets
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.sniffing import sniff_bytes
 from tfrecord._reading import payload_batches
-from tfrecord.encode import encode_example
+from tfrecord.encode import encode_example, encode_sequence_example
 
 # Of each real file: records, type, and a feature with its kind.
 REAL = {
@@ -192,7 +192,7 @@ def test_stats_of_mixed_kinds_and_missing_columns(run: Run, make_file: MakeFile)
     assert kinds["n", "int64"] == 3 and kinds["n", "float"] == 1 and kinds["n", "bytes"] == 1
     assert run("stats", "--columns", "nothing", path).code == 2
     assert run("stats", make_file(odd_sequences(), "s")).code == 0
-    assert "no Examples" in run("stats", make_file([b"\xff"], "raw")).out
+    assert "not Examples" in run("stats", make_file([b"\xff"], "raw")).out
 
 
 def test_standard_input(run: Run, make_file: MakeFile) -> None:
@@ -325,3 +325,75 @@ def test_info_says_which_files_of_a_folder_it_left_out(run: Run, make_file: Make
     (tmp_path / "a.tfrecord").unlink()
     outcome = run("info", tmp_path)
     assert outcome.code == 2 and "no data files in folder" in outcome.err
+
+
+def test_stats_of_feature_lists_count_values_and_steps_apart(run: Run, make_file: MakeFile) -> None:
+    made = [
+        encode_sequence_example({"id": (1, "int")}, {"t": ([[1, 2, 3], [4]], "int"), "none": ([], "int")}),
+        encode_sequence_example({"id": (2, "int")}, {"t": ([[], [], []], "int"), "none": ([], "int")}),
+        encode_sequence_example({"id": (3, "int")}, {}),
+    ]
+    document = run("stats", "--json", make_file(made)).json()
+    columns = {column["name"]: column for column in document["columns"]}
+    t, none = columns["t"], columns["none"]
+    assert (t["present"], t["missing"], t["values"]) == (2, 1, 4)
+    assert t["values_per_record"] == {"min": 0, "max": 4, "mean": 2.0, "histogram": {"0": 1, "4-7": 1}}
+    assert t["steps_per_record"] == {"min": 2, "max": 3, "mean": 2.5, "histogram": {"2-3": 2}}
+    nothing = {"min": 0, "max": 0, "mean": 0.0, "histogram": {"0": 2}}
+    assert (none["kind"], none["present"], none["values"]) == ("no kind", 2, 0)
+    assert none["values_per_record"] == none["steps_per_record"] == nothing
+    assert "steps_per_record" not in columns["id"]
+    words = run("stats", make_file(made)).out
+    assert "t (2..3 (2.5) steps)" in words and "0..4 (2)" in words and "4611" not in words
+
+
+def test_stats_where_kinds_differ_between_steps(run: Run, make_file: MakeFile) -> None:
+    document = run("stats", "--json", make_file(odd_sequences())).json()
+    lists = {(c["name"], c["kind"]): c for c in document["columns"] if c.get("where") == "feature_lists"}
+    ints, texts = lists["t", "int64"], lists["t", "bytes"]
+    assert (ints["present"], ints["values"], ints["values_per_record"]["max"]) == (3, 5, 3)
+    assert (texts["present"], texts["values"], texts["steps_per_record"]["max"]) == (1, 1, 2)
+    for column in document["columns"]:
+        per = column["values_per_record"]
+        assert 0 <= per["min"] <= per["mean"] <= per["max"]
+        assert per["mean"] == pytest.approx(column["values"] / column["present"])
+        assert sum(per["histogram"].values()) == column["present"]
+
+
+def test_info_of_lists_without_steps(run: Run, make_file: MakeFile, shared: Path) -> None:
+    path = make_file([(shared / "data2" / "min_sequence_no_steps.tfrecord").read_bytes()[12:-4]])
+    for _ in range(2):
+        features = {item["name"]: item for item in run("info", "--json", path).json()["features"]}
+        assert (features["boxes"]["min_values"], features["boxes"]["max_values"]) == (0, 0)
+        assert "4611" not in run("info", path).out
+        assert run("index", path).code == 0
+
+
+def test_head_json_of_raw_records_has_number_and_payload(run: Run, make_file: MakeFile) -> None:
+    path = make_file([b"one", b"\xff"])
+    lines = [json.loads(line) for line in run("head", "--json", path).out.splitlines()]
+    assert [(line["record"], line["type"]) for line in lines] == [(0, "bytes"), (1, "bytes")]
+    assert lines[0]["payload"] == {"base64": "b25l"}
+
+
+def test_wrong_names_come_with_the_near_ones(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    path, out = make_file(examples(5)), tmp_path / "out.jsonl"
+    for words in (
+        ["stats", path, "--columns", "lable"],
+        ["select", path, out, "--where", "lable=3"],
+        ["convert", path, out, "--columns", "lable"],
+        ["head", path, "--columns", "lable"],
+    ):
+        outcome = run(*words)
+        assert "'lable'; did you mean 'label'?" in outcome.err, words
+        assert outcome.code == (0 if words[0] == "head" else 2) and not out.exists()
+    for words, near in (
+        (["verfy", path], "'verify'"),
+        (["head", path, "--colums", "x"], "--columns"),
+        (["verify", path, "--type", "exmple"], "'example'"),
+        (["convert", path, tmp_path / "o.parqet"], "'.parquet'"),
+        (["convert", path, "--to", "prquet", tmp_path / "o"], "'parquet'"),
+        (["verify", path, "--compression", "gzipp"], "'gzip'"),
+    ):
+        outcome = run(*words)
+        assert outcome.code == 2 and "id you mean" in outcome.err and near in outcome.err, words

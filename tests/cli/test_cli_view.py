@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -145,6 +146,42 @@ def test_no_path_leads_to_a_file(ask: Ask, place: str) -> None:
     assert status == 404 and b"root:" not in body
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET http://[/ HTTP/1.1",
+        b"GET http://[/",
+        b"GET / HTTP/9.x",
+        b"GET /" + b"x" * 70_000 + b" HTTP/1.1",
+        b"GET",
+        b"nonsense",
+        b"HEAD http://[ HTTP/1.1",
+    ],
+    ids=range(7),
+)
+def test_malformed_requests_are_answered(server: ViewServer, line: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        connection.sendall(line + b"\r\nHost: 127.0.0.1\r\n\r\n")
+        answer = connection.recv(1 << 16)
+    assert re.match(rb"HTTP/1\.[01] (400|414) ", answer), answer[:100]
+
+
+def test_what_goes_wrong_inside_is_an_answer(ask: Ask, server: ViewServer) -> None:
+    server.data.reader.close()
+    server.data.info = lambda: 1 / 0  # type: ignore[assignment]
+    status, _, body = ask("info")
+    assert status == 500 and "ZeroDivisionError" in json.loads(body)["error"]
+
+
+def test_text_that_hides_is_escaped(make_file: MakeFile) -> None:
+    hiding = "\u061c\U000e0001\u202e\x9b"
+    record = encode_example({"text": ("a\n" + hiding, "bytes"), "n": ([1], "int")})
+    with TFRecordReader(str(make_file([record], f"x{hiding}.tfrecord")), record_type="bytes") as reader:
+        data = ViewData(reader)
+        for found in (data.record(0), data.record(0, full=True), data.info(), data.histogram("text", "")):
+            assert not set(hiding) & set(json.dumps(found, ensure_ascii=False))
+
+
 def test_policy_lets_only_the_pages_own_script_run(ask: Ask) -> None:
     _, headers, body = ask()
     policy = headers["content-security-policy"]
@@ -223,6 +260,20 @@ def test_the_page_in_a_browser(server: ViewServer, tmp_path: Path) -> None:
     assert "<title>a&lt;b&gt;.tfrecord</title>" in dom  # and not "owned"
     assert '<div class="bar">' in dom and "<polyline" in dom and "<audio" in dom and "media?position=0" in dom
     assert "&lt;script&gt;document.title=" in dom and "<svg onload" not in dom
+
+
+@needs_browser
+def test_names_that_hide_are_escaped_in_a_browser(make_file: MakeFile, tmp_path: Path) -> None:
+    name = "n\u061c\U000e0001\u202e"
+    path = make_file([encode_example({name: (1, "int")})])
+    with TFRecordReader(str(path), record_type="bytes") as reader, ViewServer(ViewData(reader)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        dom = browse(tmp_path, server.url, "--dump-dom")
+        server.shutdown()
+        thread.join()
+    shown = re.sub(r"<script>.*</script>|data-name=\"[^\"]*\"", "", dom, flags=re.DOTALL)
+    assert "n\\u{61c}\\u{e0001}\\u{202e}" in shown and not set(name[1:]) & set(shown)
 
 
 @needs_browser

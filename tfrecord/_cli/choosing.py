@@ -11,6 +11,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from tfrecord._cli.common import no_feature, typed
 from tfrecord._columns.batch import BytesColumn, Ragged
 from tfrecord.reader import TFRecordReader
 
@@ -54,14 +55,15 @@ def _as_stored(value: str, column: npt.NDArray[Any], name: str) -> Any:
         try:
             return float(value)
         except ValueError:
-            raise click.UsageError(f"{name!r} holds numbers; {value!r} is none") from None
+            raise click.UsageError(f"{name!r} holds numbers; {value!r} is not a number") from None
 
 
 def parse_condition(text: str) -> Condition:
     """`label=3`, `label=1,2`, `size>=100`, `name!=cat`. Raises BadParameter."""
+    text = typed(text)
     match = re.match(r"(.+?)(==|!=|<=|>=|=|<|>)(.*)", text, re.DOTALL)
     if match is None:
-        raise click.BadParameter(f"{text!r} is no condition; write label=3, label=1,2 or size>=100")
+        raise click.BadParameter(f"{text!r} is not a condition; write label=3, label=1,2 or size>=100")
     return Condition(match[1].strip(), match[2], tuple(match[3].split(",")))
 
 
@@ -71,7 +73,7 @@ def parse_positions(text: str) -> list[tuple[int | None, int | None, int | None]
     for part in text.split(","):
         match = _POSITIONS.fullmatch(part.strip())
         if match is None:
-            raise click.BadParameter(f"{part!r} is no position; write 5, -1, 10:20 or ::2")
+            raise click.BadParameter(f"{part!r} is not a position; write 5, -1, 10:20 or ::2")
         if ":" in part:
             start, stop, step = (int(group) if group else None for group in match.groups())
             if step == 0:
@@ -116,7 +118,7 @@ def _by_reading(reader: TFRecordReader, condition: Condition) -> npt.NDArray[np.
     parts, seen = [], False
     for batch in reader.batches(_BATCH, columns=[condition.column]):
         if isinstance(batch, BytesColumn):
-            raise click.UsageError("the records are no Examples and have no features")
+            raise click.UsageError("the records are not Examples and have no features")
         context: Any = getattr(batch, "context", batch)
         if condition.column not in context:
             parts.append(np.zeros(batch.num_rows, np.bool_))
@@ -125,7 +127,7 @@ def _by_reading(reader: TFRecordReader, condition: Condition) -> npt.NDArray[np.
         seen = seen or bool(context.present[condition.column].any())
         parts.append(_rows_that_fit(column, condition))
     if not seen and parts:
-        raise click.UsageError(f"no record has a feature {condition.column!r}")
+        raise click.UsageError(no_feature([condition.column], reader.schema))
     return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
 

@@ -24,6 +24,7 @@ _MOST_VALUES = 64
 # A column of which almost all values differ is not counted any further.
 _GIVE_UP = 20_000
 _MANY = 1000
+_MOST_NAMES = 10_000
 _ALL = compile_features(None)
 
 
@@ -58,31 +59,59 @@ class Top:
 
 
 @dataclass
+class Counts:
+    """How many values, or steps, records have. `buckets` counts records by that number, in powers of two
+    (`0`, `1`, `2-3`, ...)."""
+
+    records: int = 0
+    total: int = 0
+    least: int = 0
+    most: int = 0
+    buckets: Counter[int] = field(default_factory=Counter)
+
+    def add(self, counts: Any) -> None:
+        """The numbers of some more records."""
+        if not len(counts):
+            return
+        places = np.where(counts > 0, np.floor(np.log2(np.maximum(counts, 1))) + 1, 0).astype(np.int64)
+        found = np.bincount(places)
+        buckets = Counter({int(i): int(found[i]) for i in np.flatnonzero(found)})
+        self.merge(Counts(len(counts), int(counts.sum()), int(counts.min()), int(counts.max()), buckets))
+
+    def merge(self, other: Counts) -> None:
+        if not other.records:
+            return
+        self.least = min(self.least, other.least) if self.records else other.least
+        self.most = max(self.most, other.most)
+        self.records += other.records
+        self.total += other.total
+        self.buckets.update(other.buckets)
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.records if self.records else None
+
+
+@dataclass
 class ColumnStats:
-    """One feature of one kind. `lengths` counts records by number of values, in powers of two (`0`, `1`,
-    `2-3`, ...); for byte strings `least`, `greatest` and `total` are of their sizes."""
+    """One feature of one kind: how many values the records that have it hold, and of a feature list how many
+    steps; for byte strings `least`, `greatest` and `total` are of their sizes."""
 
     kind: str
     present: int = 0
     values: int = 0
-    least_values: int = 1 << 62
-    most_values: int = 0
+    counts: Counts = field(default_factory=Counts)
+    steps: Counts = field(default_factory=Counts)
     least: Any = None
     greatest: Any = None
     total: float = 0.0
     not_finite: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
     top: Top = field(default_factory=Top)
 
     def add(self, values: Any, counts: Any) -> None:
         """Values of some records, one after another, and how many each has."""
         self.present += len(counts)
-        if len(counts):
-            self.least_values = min(self.least_values, int(counts.min()))
-            self.most_values = max(self.most_values, int(counts.max()))
-            buckets = np.where(counts > 0, np.floor(np.log2(np.maximum(counts, 1))) + 1, 0).astype(np.int64)
-            found = np.bincount(buckets)
-            self.lengths.update({int(i): int(found[i]) for i in np.flatnonzero(found)})
+        self.counts.add(counts)
         size = len(values.offsets) if isinstance(values, BytesColumn) else len(values)
         self.values += size
         if not size:
@@ -121,11 +150,10 @@ class ColumnStats:
     def merge(self, other: ColumnStats) -> None:
         self.present += other.present
         self.values += other.values
-        self.least_values = min(self.least_values, other.least_values)
-        self.most_values = max(self.most_values, other.most_values)
+        self.counts.merge(other.counts)
+        self.steps.merge(other.steps)
         self.total += other.total
         self.not_finite += other.not_finite
-        self.lengths.update(other.lengths)
         self.top.merge(other.top)
         for name, choose in (("least", min), ("greatest", max)):
             mine, its = getattr(self, name), getattr(other, name)
@@ -142,10 +170,12 @@ Key = tuple[str, str, str]  # where ("" or "feature_lists"), name, kind
 
 
 class BatchStats:
-    """The statistics of one batch: rows, bytes, and per feature and kind its `ColumnStats`."""
+    """The statistics of one batch: rows, bytes, the names of all features, and per feature and kind its
+    `ColumnStats`."""
 
     def __init__(self) -> None:
         self.rows = self.bytes = 0
+        self.names: set[str] = set()
         self.columns: dict[Key, ColumnStats] = {}
         self.payloads = ColumnStats("bytes")
 
@@ -155,6 +185,8 @@ class BatchStats:
     def merge(self, other: BatchStats) -> None:
         self.rows += other.rows
         self.bytes += other.bytes
+        if len(self.names) < _MOST_NAMES:
+            self.names |= other.names
         self.payloads.merge(other.payloads)
         for (where, name, kind), stats in other.columns.items():
             self.column(where, name, kind).merge(stats)
@@ -192,6 +224,7 @@ def stats_of(batch: Batch, names: list[str] | None, so_far: BatchStats | None = 
 def _add_columns(
     result: BatchStats, where: str, batch: ColumnBatch, names: list[str] | None, so_far: BatchStats | None
 ) -> None:
+    result.names.update(batch)
     for name, column in batch.items():
         if names is not None and name not in names:
             continue
@@ -204,36 +237,48 @@ def _add_columns(
             else {"i": "int64", "f": "float"}.get(values.dtype.kind)
         )
         present = batch.present[name]
+        stats = result.column(where, name, kind or "no kind")
+        counts = steps = column.lengths()
+        if where:
+            counts = np.diff(column.values.row_splits[column.row_splits])
+            stats.steps.add(steps[present])
         if kind is None:
-            stats = result.column(where, name, "no kind")
             stats.present += int(present.sum())
+            stats.counts.add(counts[present])
         else:
-            stats = result.column(where, name, kind)
             known = None if so_far is None else so_far.columns.get((where, name, kind))
             stats.top.all_differ = known is not None and known.top.all_differ
-            stats.add(values, column.lengths()[present])
+            stats.add(values, counts[present])
 
 
 def _one_by_one(payloads: BytesColumn, record_type: str, names: list[str] | None, result: BatchStats) -> None:
-    """A batch in which the kinds of a feature differ between records."""
-    found: dict[Key, tuple[list[Any], list[int]]] = {}
+    """A batch in which the kinds of a feature differ between records, or between the steps of a list."""
+    found: dict[Key, list[tuple[list[Any], int]]] = {}  # per record: the values, and of how many steps
     for row in range(len(payloads)):
         context, lists = exact_record(payloads.view(row), record_type)
         for where, features in (("", context), ("feature_lists", lists or {})):
+            result.names.update(features)
             for name, value in features.items():
                 if value is None or names is not None and name not in names:
                     continue
                 steps = value if isinstance(value, list) else [value]
-                kind = next((kind_of(step) for step in steps if step is not None), "no kind")
-                values, counts = found.setdefault((where, name, kind), ([], []))
-                values += steps
-                counts.append(len(value) if not isinstance(value, (bytes, memoryview)) else 1)
-    for (where, name, kind), (values, counts) in found.items():
-        told = [value for value in values if value is not None and kind_of(value) == kind]
+                kinds = {kind_of(step) for step in steps} - {"no kind"} or {"no kind"}
+                for kind in kinds:
+                    told = [step for step in steps if step is not None and kind_of(step) == kind]
+                    found.setdefault((where, name, kind), []).append((told, len(steps)))
+    for (where, name, kind), rows in found.items():
+        stats = result.column(where, name, kind)
+        if where:
+            stats.steps.add(np.array([num_steps for _, num_steps in rows], np.int64))
+        parts = [[_values(step) for step in told] for told, _ in rows]
+        counts = np.array([sum(map(len, part)) for part in parts], np.int64)
+        flat = [values for part in parts for values in part]
         if kind == "bytes":
-            flat: Any = BytesColumn.from_list(
-                [item for value in told for item in ([value] if isinstance(value, bytes) else value)]
-            )
+            stats.add(BytesColumn.from_list([item for values in flat for item in values]), counts)
         else:
-            flat = np.concatenate(told) if told else np.zeros(0, np.int64)
-        result.column(where, name, kind).add(flat, np.array(counts, np.int64))
+            stats.add(np.concatenate(flat) if flat else np.zeros(0, np.int64), counts)
+
+
+def _values(value: Any) -> Any:
+    """The values of one feature of a record's dict."""
+    return [value] if isinstance(value, (bytes, memoryview)) else value

@@ -18,11 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from indexer.names import is_index_name
+from indexer.options import near_matches
 from indexer.outputs import STREAM
 from indexer.paths import expand_paths
 from indexer.progress import Report
 from indexer.streams import normalize_compression
-from tfrecord._cli.terminal import safe, say
+from tfrecord._cli.terminal import safe, say, shown
 
 # The longest table: laying one out takes a millisecond a row.
 MOST_ROWS = 500
@@ -48,14 +49,39 @@ compression_option = click.option(
 )
 
 
+class Choice(click.Choice[str]):
+    """One of some words; a wrong one is answered with the near ones too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            text = error.message.rstrip(".") + near_matches(value, self.choices)
+            raise click.BadParameter(text, ctx, param) from None
+
+
 def split_names(value: str | None) -> list[str] | None:
     """The names of `a,b`; None where nothing was given."""
     if value is None:
         return None
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = [name.strip() for name in typed(value).split(",") if name.strip()]
     if not names:
         raise click.BadParameter("no name was given")
     return names
+
+
+def typed(argument: str) -> str:
+    """An argument as it was typed: where the locale is not UTF-8, Python gives its other bytes as surrogates.
+    Raises BadParameter where it is not text."""
+    try:
+        argument.encode()
+        return argument
+    except UnicodeEncodeError:
+        pass
+    try:
+        return os.fsencode(argument).decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{argument!r} is not valid UTF-8") from None
 
 
 def check_compression(value: str | None) -> str | None:
@@ -63,7 +89,8 @@ def check_compression(value: str | None) -> str | None:
     try:
         normalize_compression(value)
     except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+        near = near_matches(value, ("none", "auto", "gzip", "zlib"))
+        raise click.BadParameter(str(error).rstrip(".") + near) from None
     return value
 
 
@@ -107,7 +134,14 @@ def console() -> Console:
 
 def plain(text: Any) -> Text:
     """Text of a file, safe to print: control characters are escaped, and nothing is taken for markup."""
-    return Text(safe(str(text)))
+    return Text(shown(safe(str(text))))
+
+
+def no_feature(missing: Iterable[str], known: Iterable[str]) -> str:
+    """That no record has some features, and which names are much like theirs."""
+    known = sorted(known)
+    hints = {hint for name in missing if (hint := near_matches(name, known))}
+    return f"no record has a feature {', '.join(map(repr, missing))}" + "".join(sorted(hints))
 
 
 def more_text(count: int) -> str:

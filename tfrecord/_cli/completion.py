@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from tfrecord._cli.common import Choice
+
 
 @click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script of SHELL, to be sourced by it.
 

@@ -12,12 +12,14 @@ from indexer.build import build_index, sidecar_path
 from indexer.framing import frame_record
 from indexer.outputs import STREAM, Outputs, is_special
 from tfrecord._cli.common import (
+    Choice,
     columns_option,
     compression_option,
     count_text,
     emit,
     expand,
     json_option,
+    no_feature,
     progress,
     split_names,
 )
@@ -38,7 +40,7 @@ from tfrecord.schema import SchemaCollector
 
 output_compression_option = click.option(
     "--output-compression",
-    type=click.Choice(["none", "gzip", "zlib"]),
+    type=Choice(["none", "gzip", "zlib"]),
     default=None,
     help="Of TFRecord output (default: gzip for a name that ends in .gz).",
 )
@@ -64,8 +66,8 @@ in_out_argument = click.argument(
 
 @click.command()
 @in_out_argument
-@click.option("--from", "source_form", type=click.Choice(FORMATS), default=None, help="Default: by suffix.")
-@click.option("--to", "target_form", type=click.Choice(FORMATS), default=None, help="Default: by suffix.")
+@click.option("--from", "source_form", type=Choice(FORMATS), default=None, help="Default: by suffix.")
+@click.option("--to", "target_form", type=Choice(FORMATS), default=None, help="Default: by suffix.")
 @compression_option
 @output_compression_option
 @shards_option
@@ -144,16 +146,17 @@ class Projection:
         self._source, self._names = source, frozenset(names)
 
     def __iter__(self) -> Iterator[Batch]:
-        kind, unseen = None, set(self._names)
+        kind, unseen, seen = None, set(self._names), set[str]()
         for batch in self._source:
             kind = kind or record_type_of(batch.payloads)
             if kind == "bytes":
                 raise click.UsageError(
-                    f"{batch.path}: the records are no Examples and have no features to choose"
+                    f"{batch.path}: the records are not Examples and have no features to choose"
                 )
             frames = []
             for row in range(len(batch.payloads)):
                 context, lists = exact_record(batch.payloads.view(row), kind)
+                seen.update(context, lists or ())
                 context = {key: value for key, value in context.items() if key in self._names}
                 if lists is not None:
                     lists = {key: value for key, value in lists.items() if key in self._names}
@@ -161,7 +164,7 @@ class Projection:
                 frames.append(frame_record(build_message(context, lists)))
             yield batch_of_frames(batch.path, batch.first, b"".join(frames))
         if unseen and kind:
-            raise click.UsageError(f"no record has a feature {', '.join(map(repr, sorted(unseen)))}")
+            raise click.UsageError(no_feature(sorted(unseen), seen))
 
 
 def write_out(

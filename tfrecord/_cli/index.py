@@ -12,6 +12,7 @@ from indexer.errors import TFRecordError
 from indexer.names import is_index_name
 from indexer.outputs import STREAM
 from tfrecord._cli.common import (
+    Choice,
     columns_option,
     count_text,
     emit,
@@ -30,7 +31,7 @@ from tfrecord.schema import SchemaCollector
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["extended", "text"]),
+    type=Choice(["extended", "text"]),
     default="extended",
     help="text: as DALI and other readers take it.",
 )

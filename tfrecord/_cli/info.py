@@ -210,7 +210,9 @@ def _note(result: FileInfo, stats: BatchStats) -> None:
     for (where, name, kind), column in stats.columns.items():
         found = result.features.setdefault((where, name, kind), Feature())
         found.present += column.present
-        found.least, found.most = min(found.least, column.least_values), max(found.most, column.most_values)
+        counts = column.steps if where else column.counts
+        if counts.records:
+            found.least, found.most = min(found.least, counts.least), max(found.most, counts.most)
 
 
 def _from_index(result: FileInfo, index: RecordIndex) -> None:
@@ -320,8 +322,8 @@ def _print(results: list[FileInfo], sets: list[ShardSet]) -> None:
             low, high = item["min_values"], item["max_values"]
             values = str(high) if low == high else f"{low}..{high}"
             present = "all" if item["present"] == of else f"{item['present']:,}"
-            steps = " (steps)" if "where" in item else ""
-            add_row(shown, item["name"] + steps, item["kind"], present, values, item["example"])
+            steps = " steps" if "where" in item else ""
+            add_row(shown, item["name"], item["kind"], present, values + steps, item["example"])
         out.print(shown)
         if len(features) > MOST_ROWS:
             out.print(more_text(len(features)))

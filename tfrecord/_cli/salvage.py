@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from indexer.outputs import STREAM
-from tfrecord._cli.common import bar, compression_option, count_text, emit, json_option, size_text
+from tfrecord._cli.common import Choice, bar, compression_option, count_text, emit, json_option, size_text
 from tfrecord._cli.terminal import say
 from tfrecord.repair import Damage, SalvageReport, StreamDamage
 from tfrecord.repair import salvage as salvage_file
@@ -22,7 +22,7 @@ _LINES = 1000
 @compression_option
 @click.option(
     "--output-compression",
-    type=click.Choice(["none", "gzip", "zlib"]),
+    type=Choice(["none", "gzip", "zlib"]),
     default=None,
     help="Of the output (default: gzip for a name that ends in .gz).",
 )

@@ -16,6 +16,7 @@ from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_positions, positions_of
 from tfrecord._cli.common import (
     MOST_ROWS,
+    Choice,
     add_row,
     columns_option,
     compression_option,
@@ -24,6 +25,7 @@ from tfrecord._cli.common import (
     json_line,
     json_option,
     more_text,
+    no_feature,
     paths_argument,
     table,
 )
@@ -38,7 +40,7 @@ from tfrecord.reader import TFRecordReader
 type_option = click.option(
     "--type",
     "record_type",
-    type=click.Choice(["auto", "example", "sequence_example", "bytes"]),
+    type=Choice(["auto", "example", "sequence_example", "bytes"]),
     default="auto",
     help="What payloads are (default: each by its content).",
 )
@@ -132,8 +134,8 @@ def _show(items: Iterable[Item], columns: list[str] | None, record_type: str, as
         kind = record_kind(payload) if record_type == "auto" else record_type
         try:
             if as_json:
-                document = record_json(payload, kind)
-                _line({"path": path, "record": record, "type": kind, **_chosen(document, kind, columns)})
+                document = _chosen(record_json(payload, kind), kind, columns)
+                _line({"path": path, "record": record, "type": kind, **document})
                 continue
             name = "<stdin>" if path == STREAM else path
             out.print(safe(f"{name} record {record}, {_words(kind)}, {len(payload):,} bytes"))
@@ -142,7 +144,7 @@ def _show(items: Iterable[Item], columns: list[str] | None, record_type: str, as
             raise error.at(path, record) from None
     missing = [] if as_json else [name for name in columns or () if name not in seen]
     if missing:
-        complain(f"no record shown has a feature {', '.join(map(repr, missing))}")
+        complain(no_feature(missing, seen).replace("no record", "no record shown", 1))
 
 
 def _line(document: Any) -> None:
@@ -154,9 +156,9 @@ def _words(kind: str) -> str:
 
 
 def _chosen(document: dict[str, Any], kind: str, columns: list[str] | None) -> dict[str, Any]:
-    """The exact record, less the features that were not asked for."""
+    """The exact record, less the features that were not asked for; of other bytes the `payload`."""
     if kind == "bytes":
-        return document
+        return {"payload": document["record"]}
     parts = document if kind == "sequence_example" else {"features": document.get("__example__", document)}
     if columns is None:
         return parts
@@ -177,8 +179,8 @@ def _print_record(
     for key, steps in sorted((lists or {}).items()):
         kinds = {kind_of(step) for step in steps if step is not None} or {"no kind"}
         found.append((key, f"{'/'.join(sorted(kinds))} steps", steps))
-    found = [item for item in found if columns is None or item[0] in columns]
     seen.update(key for key, _, _ in found)
+    found = [item for item in found if columns is None or item[0] in columns]
     rows = table("", "feature", "kind", "value")
     for key, told, value in found[:MOST_ROWS]:
         add_row(rows, "", key, told, value_text(value))

@@ -9,7 +9,7 @@ import click
 import numpy as np
 from rich.padding import Padding
 
-from tfrecord._cli.columnstats import BatchStats, ColumnStats, stats_of
+from tfrecord._cli.columnstats import BatchStats, ColumnStats, Counts, stats_of
 from tfrecord._cli.common import (
     MOST_ROWS,
     add_row,
@@ -22,6 +22,7 @@ from tfrecord._cli.common import (
     expand,
     json_option,
     more_text,
+    no_feature,
     paths_argument,
     plain,
     progress,
@@ -71,7 +72,7 @@ def stats(
             advance(part.bytes)
     missing = [name for name in columns or () if not any(key[1] == name for key in result.columns)]
     if missing and result.rows:
-        raise click.UsageError(f"no record has a feature {', '.join(map(repr, missing))}")
+        raise click.UsageError(no_feature(missing, result.names))
     if as_json:
         emit(_document(result, top))
     else:
@@ -98,14 +99,8 @@ def _document(result: BatchStats, top: int) -> dict[str, Any]:
                 "present": found.present,
                 "missing": result.rows - present[where, name],
                 "values": found.values,
-                "values_per_record": {
-                    "min": found.least_values
-                    if found.present and found.values + found.most_values >= 0
-                    else 0,
-                    "max": found.most_values,
-                    "mean": found.values / found.present if found.present else None,
-                    "histogram": {_bucket(i): found.lengths[i] for i in sorted(found.lengths)},
-                },
+                "values_per_record": _spread(found.counts),
+                **({"steps_per_record": _spread(found.steps)} if where else {}),
                 "of": "bytes" if found.kind == "bytes" else "values",
                 "min": found.least,
                 "max": found.greatest,
@@ -118,6 +113,11 @@ def _document(result: BatchStats, top: int) -> dict[str, Any]:
             if kind != "no kind" or len([key for key in result.columns if key[:2] == (where, name)]) == 1
         ],
     }
+
+
+def _spread(counts: Counts) -> dict[str, Any]:
+    histogram = {_bucket(i): counts.buckets[i] for i in sorted(counts.buckets)}
+    return {"min": counts.least, "max": counts.most, "mean": counts.mean, "histogram": histogram}
 
 
 def _bucket(number: int) -> str:
@@ -141,19 +141,17 @@ def _print(result: BatchStats, top: int) -> None:
     out.print(safe(words))
     if not result.columns:
         if result.rows:
-            out.print("the records are no Examples: there are no columns")
+            out.print("the records are not Examples: there are no columns")
         return
     wide = out.width >= 110
     right = ("missing", "values", "min", "max", "mean")
     rows = table("feature", "kind", *right, "most frequent", right=right)
     items = _document(result, top)["columns"]
     for item in items[:MOST_ROWS]:
-        per = item["values_per_record"]
-        same = per["min"] == per["max"]
-        each = "0" if not item["present"] else str(per["max"]) if same else f"{per['min']}..{per['max']}"
-        where = " (steps)" if "where" in item else ""
+        each = _each(item["values_per_record"])
+        steps = f" ({_each(item['steps_per_record'])} steps)" if "where" in item else ""
         if not wide:  # a table would cut names and numbers to pieces
-            words = f"{item['name']}{where}  {item['kind']}, {item['missing']:,} missing, {each} values"
+            words = f"{item['name']}{steps}  {item['kind']}, {item['missing']:,} missing, {each} values"
             if item["min"] is not None:
                 words += f", {_number(item['min'])} to {_number(item['max'])}, mean {_number(item['mean'])}"
             out.print(plain(words))
@@ -162,10 +160,10 @@ def _print(result: BatchStats, top: int) -> None:
             continue
         add_row(
             rows,
-            item["name"] + where,
+            item["name"] + steps,
             item["kind"],
             f"{item['missing']:,}",
-            each if same or not item["present"] else f"{each} ({per['mean']:.3g})",
+            each,
             _number(item["min"]),
             _number(item["max"]),
             _number(item["mean"]),
@@ -177,6 +175,13 @@ def _print(result: BatchStats, top: int) -> None:
         out.print(more_text(len(items)))
     if any(item["of"] == "bytes" for item in items):
         out.print("(values: how many a record has; of bytes, min, max and mean are of their sizes)")
+
+
+def _each(per: dict[str, Any]) -> str:
+    """The least and the most of what a record has, and the mean."""
+    if per["min"] == per["max"]:
+        return str(per["max"])
+    return f"{per['min']}..{per['max']} ({per['mean']:.3g})"
 
 
 def _number(value: float | int | None) -> str:

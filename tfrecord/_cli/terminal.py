@@ -46,11 +46,19 @@ def escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def safe(text: str) -> str:
-    """The text with everything escaped that could drive a terminal, or change the direction of text, or that
-    has no form of its own: all that Unicode calls control, format, private, unassigned or separator, but for
-    the space."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else escaped(c) for c in text)
+def safe(text: str, keep: str = "") -> str:
+    """The text with everything escaped that could drive a terminal, change the direction of text, or hide:
+    all that Unicode calls control, format, surrogate, private use, unassigned or separator, but for the space
+    and what is in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else escaped(c) for c in text)
+
+
+def shown(text: str) -> str:
+    """The text as standard output can show it: what its encoding does not have is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, _ERRORS).decode(encoding)
 
 
 def say(text: str, *, err: bool = False) -> None:

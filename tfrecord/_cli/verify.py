@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tfrecord._cli.common import (
+    Choice,
     bar,
     compression_option,
     count_text,
@@ -30,7 +31,7 @@ from tfrecord.repair import verify as verify_files
 @click.option(
     "--type",
     "record_type",
-    type=click.Choice(["auto", "example", "sequence_example", "bytes"]),
+    type=Choice(["auto", "example", "sequence_example", "bytes"]),
     default="auto",
     help="What the payloads are (default: by their content).",
 )

@@ -14,6 +14,7 @@ import click
 
 from indexer.framing import VERIFY_LENGTHS
 from indexer.names import is_data_name, split_compression
+from indexer.options import near_matches
 from indexer.outputs import STREAM, Outputs, is_special
 from indexer.streams import Chunk
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
@@ -52,10 +53,11 @@ def output_format(path: str) -> str:
     stem = split_compression(os.path.basename(path))[0]
     foreign = form == "tfrecord" and os.path.splitext(stem)[1] and not is_data_name(path)
     if foreign and not is_special(path):
-        known = ", ".join((".tfrecord", ".tfrecords", ".tfrec", *SUFFIXES))
+        suffixes = (".tfrecord", ".tfrecords", ".tfrec", *SUFFIXES)
+        known, near = ", ".join(suffixes), near_matches(os.path.splitext(stem)[1], suffixes)
         raise click.UsageError(
             f"{path}: no format has this suffix; known are {known} (TFRecord also with .gz or .zz). "
-            f"Or name the format: --to {'|'.join(FORMATS)}"
+            f"Or name the format: --to {'|'.join(FORMATS)}{near}"
         )
     return form
 

@@ -16,6 +16,7 @@ from tfrecord._cli.choosing import parse_condition, positions_where
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of, value_text
 from tfrecord._cli.sniffing import Content, as_text, sniff_bytes
+from tfrecord._cli.terminal import safe
 from tfrecord.parse import record_kind
 from tfrecord.reader import TFRecordReader
 
@@ -46,7 +47,7 @@ class ViewData:
 
     def info(self) -> dict[str, Any]:
         """What the files are."""
-        names = [os.path.basename(path) for path in self.reader.paths]
+        names = [safe(os.path.basename(path)) for path in self.reader.paths]
         columns = list(self.reader.index.columns)
         found: dict[str, str] = {}
         for position in range(min(self.count, 20)):
@@ -85,12 +86,12 @@ class ViewData:
         """One record; `full`: with long texts and lists. A damaged one says what is wrong with it."""
         self._check(position)
         path, number = self.reader.locate(position)
-        head = {"position": position, "file": os.path.basename(path), "record": number}
+        head = {"position": position, "file": safe(os.path.basename(path)), "record": number}
         try:
             kind, features = self._features(position)
             size = len(self.reader.raw(position))
         except TFRecordError as error:
-            return {**head, "error": str(error).replace(path, os.path.basename(path))}
+            return {**head, "error": safe(str(error).replace(path, os.path.basename(path)))}
         most = len(features) if full else _MOST_FEATURES
         shown = [self._feature(position, where, name, value, full) for where, name, value in features[:most]]
         return {**head, "type": kind, "size": size, "features": shown, "hidden": len(features) - len(shown)}
@@ -220,7 +221,7 @@ def _full_text(values: list[Any]) -> str:
     shown = []
     for value in values[:100]:
         text = as_text(bytes(value[:_LONG_TEXT]))
-        shown.append(text if text is not None else sniff_bytes(value).label)
+        shown.append(safe(text, keep="\n\t") if text is not None else sniff_bytes(value).label)
     return "\n\n".join(shown)
 
 

@@ -24,6 +24,7 @@ import click
 
 from indexer.errors import TFRecordError
 from tfrecord._cli.common import jsonable
+from tfrecord._cli.terminal import safe
 from tfrecord._cli.viewer.data import NotFound, ViewData
 
 _MEDIA = frozenset(
@@ -78,21 +79,40 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet: requests hold the secret."""
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """The answer to what cannot be understood; it has a status line even where the request had no
+        version."""
+        if self.request_version == "HTTP/0.9":
+            self.request_version = "HTTP/1.0"
+        self.close_connection = True
+        status = HTTPStatus(code)
+        self._send(status, "text/plain", f"{status.phrase.lower()}\n".encode(), _NOTHING)
+
     def do_GET(self) -> None:
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+            query = {
+                key: values[-1] for key, values in parse_qs(address.query, keep_blank_values=True).items()
+            }
+        except ValueError:  # as for http://[/
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
         parts = address.path.split("/", 2)
         given = parts[1] if len(parts) == 3 else ""
         known = hmac.compare_digest(given.encode(), self.server.token.encode())
         if self.headers.get("Host", "") not in self.server.hosts or not known:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"no access\n", _NOTHING)
             return
-        query = {key: values[-1] for key, values in parse_qs(address.query, keep_blank_values=True).items()}
         try:
             self._answer(parts[2], query)
         except (NotFound, click.UsageError) as error:
-            self._json({"error": getattr(error, "message", str(error))}, HTTPStatus.NOT_FOUND)
+            self._problem(getattr(error, "message", str(error)), HTTPStatus.NOT_FOUND)
         except (TFRecordError, ValueError) as error:
-            self._json({"error": str(error)}, HTTPStatus.UNPROCESSABLE_ENTITY)
+            self._problem(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
+        except ConnectionError:
+            raise
+        except Exception as error:  # the page shall say so, and not wait for an answer
+            self._problem(f"{type(error).__name__}: {error}", HTTPStatus.INTERNAL_SERVER_ERROR)
 
     do_HEAD = do_GET
 
@@ -117,6 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, kind, value, _NOTHING, attachment=not shown)
         else:
             raise NotFound("there is no such page")
+
+    def _problem(self, text: str, status: HTTPStatus) -> None:
+        self._json({"error": safe(text)}, status)
 
     def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = json.dumps(jsonable(value), ensure_ascii=True, allow_nan=False).encode()
