@@ -252,7 +252,7 @@ WIRE_INLINE int feature_plain(wire_slice feature, feature_slot *slot) {
  * slot does not need them. */
 static int feature_read(feature_parts *parts, size_t count, int depth, feature_slot *slot) {
     size_t start = parts->count - count;
-    wire_slice none = {0};
+    wire_slice none = {(const uint8_t *)"", 0};
     int kind = KIND_UNKNOWN, status;
     if (count < 2 && feature_plain(count ? parts->items[start] : none, slot)) {
         parts->count = start;

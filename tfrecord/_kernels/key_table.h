@@ -8,7 +8,9 @@
 
 #include "feature.h"
 
+#ifndef SCAN_MAX_GUESSES
 #define SCAN_MAX_GUESSES 4096
+#endif
 
 typedef struct {
     const uint8_t *data;
