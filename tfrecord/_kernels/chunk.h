@@ -32,7 +32,7 @@ WIRE_COLD void table_undo(scan_table *table, uint32_t known, uint64_t row) {
     }
     table->num_repeated = table->num_guesses = 0;
     if (!discovered) return;
-    for (uint32_t i = known; i < table->num_columns; i++) column_free(&table->columns[i]);
+    for (uint32_t i = known; i < table->num_columns; i++) column_free(&table->columns[i], table->is_lists);
     table->num_columns = known;
     memset(table->buckets, 0, table->num_buckets * sizeof *table->buckets);
     for (uint32_t i = 0; i < known; i++) table_insert(table, i);

@@ -7,6 +7,19 @@ cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object, Py_ssize_t)  # borrowed
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
+cdef extern from *:
+    """
+    /* In all versions of NumPy an ndarray begins with the address of its first item. */
+    static inline void *array_data(PyObject *array) {
+        return ((struct { PyObject_HEAD void *data; } *)array)->data;
+    }
+    """
+    void *array_data(object array)
+
+cdef extern from "blocks.h" nogil:
+    void *block_take(size_t size)
+    void block_give(void *memory)
+
 cdef extern from "survey.h" nogil:
     enum:
         WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_CHANGED, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY

@@ -11,8 +11,7 @@ import os
 
 import numpy
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.stdint cimport uintptr_t
@@ -24,6 +23,8 @@ cdef int _BEST_LEVEL = varints_best_level()
 BEST_LEVEL = _BEST_LEVEL
 
 cdef object _empty = numpy.empty
+cdef object _ndarray = numpy.ndarray
+cdef object _FIRST = numpy.empty(1)
 cdef object _FLOAT = numpy.dtype("<f4")
 cdef object _INT64 = numpy.dtype("int64")
 cdef object _INT32 = numpy.dtype("int32")
@@ -32,6 +33,8 @@ cdef object _UINT8 = numpy.dtype("uint8")
 cdef object _OBJECT = numpy.dtype(object)
 cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint8_t _NOTHING = 0
+# Arrays from so many bytes on lie in memory that is used again.
+cdef int64_t _LARGE = 1 << 15
 
 # Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
 cdef uint64_t _MOST_CELLS = 1 << 24
@@ -41,33 +44,54 @@ cdef uint64_t _RECORD_WORK = 16
 cdef int64_t _MOST_THREADS = 256
 
 
-# A batch of so many bytes is large.
-cdef uint64_t _LARGE = 1 << 16
-cdef bint _memory_is_kept = False
-
-
-cdef void _keep_memory() noexcept:
-    """Let the allocator keep the memory of a batch for the next one, as it does once it has seen a block of this size
-    come and go; else the system has to clear its pages anew every time."""
-    global _memory_is_kept
-    if not _memory_is_kept:
-        _memory_is_kept = True
-        PyMem_RawFree(PyMem_RawMalloc((1 << 25) - (1 << 16)))
-
-
 cdef int _simd_level(int wanted) except -1:
     if wanted > _BEST_LEVEL:
         raise ValueError(f"this processor has SIMD level {_BEST_LEVEL}, not {wanted}")
     return _BEST_LEVEL if wanted < 0 else wanted
 
 
-cdef void *_pointer(object array, int flags=PyBUF_SIMPLE) except NULL:
+cdef class _Memory:
+    """The memory of one large array: a block that is used again when the array is gone."""
+
+    cdef void *address
+    cdef Py_ssize_t size
+
+    def __cinit__(self, Py_ssize_t size):
+        self.size = size
+        self.address = block_take(size)
+        if self.address == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        block_give(self.address)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.address, self.size, 0, flags)
+
+
+cdef object _array(int64_t count, int itemsize, object dtype, object shape):
+    """A new array of `count` items; `shape` is another way to say how many."""
+    if count * itemsize < _LARGE:
+        return _empty(shape, dtype)
+    return _ndarray(shape, dtype, _Memory(count * itemsize))
+
+
+cdef inline void *_pointer(object array) noexcept:
+    """The address of an array that was made here."""
+    return array_data(array)
+
+
+cdef void *_address(object array, int flags=PyBUF_SIMPLE) except NULL:
     """The address of an array that the caller keeps."""
     cdef Py_buffer view
     PyObject_GetBuffer(array, &view, flags)
     cdef void *address = view.buf
     PyBuffer_Release(&view)
     return address if address != NULL else <void *> &_NOTHING
+
+
+if _address(_FIRST) != _pointer(_FIRST):
+    raise ImportError("arrays of this version of NumPy are not as the kernel knows them")
 
 
 cdef object _contiguous(object array, Py_ssize_t count, object dtype):
@@ -212,8 +236,6 @@ cdef class Decoder:
 
     def decode(self, tuple buffers not None, offsets, lengths, buffer_ids, int num_threads=1, list bad=None):
         cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
-        if payloads.num_bytes >= _LARGE:
-            _keep_memory()
         cdef _Chunks chunks = self.split(payloads, num_threads, bad is not None)
         cdef _Assembly assembly = _Assembly(self, chunks, offsets is None or buffer_ids is not None)
         cdef bint is_planned = self.num_tables == 1 and not self.tables[0].discover
@@ -482,7 +504,7 @@ def gather(tuple buffers not None, offsets, buffer_ids, out):
     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
     if payloads.count != count or out.dtype.itemsize != 1:
         raise ValueError("a row of bytes for each byte string is needed")
-    to = <uint8_t *> _pointer(out, PyBUF_WRITABLE)
+    to = <uint8_t *> _address(out, PyBUF_WRITABLE)
     with nogil:
         for i in range(count):
             memcpy(to + i * length, payloads.records[i].data, length)

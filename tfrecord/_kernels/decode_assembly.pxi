@@ -36,7 +36,7 @@ cdef class _Assembly:
                     raise MemoryError
         for t in range(first.num_tables):
             names = self.decoder.list_names if t else self.decoder.names
-            self.present[t] = _empty((first.tables[t].num_columns, self.rows), _BOOL)
+            self.present[t] = _array(first.tables[t].num_columns * self.rows, 1, _BOOL, (first.tables[t].num_columns, self.rows))
             flags = <uint8_t *> _pointer(self.present[t])
             for i in range(first.tables[t].num_columns):
                 if first.tables[t].discover:
@@ -57,10 +57,10 @@ cdef class _Assembly:
         outer = steps = splits = values = None
         if t:
             outer, slots = self.join_steps(i, flags)
-            steps = _empty(slots, _BOOL)
+            steps = _array(slots, 1, _BOOL, slots)
             present = <uint8_t *> _pointer(steps)
         if count < 0:
-            splits = _empty(slots + 1, _INT64)
+            splits = _array(slots + 1, 8, _INT64, slots + 1)
             split_data = <int64_t *> _pointer(splits)
             split_data[0] = 0
         else:
@@ -85,7 +85,7 @@ cdef class _Assembly:
         """The outer splits of a list column and the number of its steps; tells which records have it."""
         cdef decode_chunk *chunk
         cdef Py_ssize_t c
-        outer = _empty(self.rows + 1, _INT64)
+        outer = _array(self.rows + 1, 8, _INT64, self.rows + 1)
         cdef int64_t *splits = <int64_t *> _pointer(outer)
         cdef int64_t total = 0, row
         cdef scan_column *column
@@ -101,9 +101,11 @@ cdef class _Assembly:
 
     cdef object new_values(self, int kind, int64_t count, object shape):
         if kind == KIND_BYTES:
-            ids = _empty(count, _INT32) if self.with_ids else None
-            return _empty(count, _INT64), _empty(count, _INT64), ids
-        return None if kind == KIND_UNKNOWN else _empty(shape, _FLOAT if kind == KIND_FLOAT else _INT64)
+            ids = _array(count, 4, _INT32, count) if self.with_ids else None
+            return _array(count, 8, _INT64, count), _array(count, 8, _INT64, count), ids
+        if kind == KIND_FLOAT:
+            return _array(count, 4, _FLOAT, shape)
+        return _array(count, 8, _INT64, shape) if kind == KIND_INT64 else None
 
     cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
         """Let a chunk write its values from place `at` on."""

@@ -17,12 +17,12 @@ cdef class _Payloads:
         cdef Py_ssize_t count = len(offsets)
         offsets = _contiguous(offsets, count, _INT64)
         lengths = _contiguous(lengths, count, _INT64)
-        cdef const int64_t *starts = <const int64_t *> _pointer(offsets)
-        cdef const int64_t *sizes = <const int64_t *> _pointer(lengths)
+        cdef const int64_t *starts = <const int64_t *> _address(offsets)
+        cdef const int64_t *sizes = <const int64_t *> _address(lengths)
         cdef const int32_t *ids = NULL
         if buffer_ids is not None:
             buffer_ids = _contiguous(buffer_ids, count, _INT32)
-            ids = <const int32_t *> _pointer(buffer_ids)
+            ids = <const int32_t *> _address(buffer_ids)
         cdef scan_record *held = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
         self.records = <scan_record *> malloc((count + 1) * sizeof(scan_record))
         if held == NULL or self.records == NULL:

@@ -6,6 +6,7 @@
 #ifndef TFRECORD_TABLE_H
 #define TFRECORD_TABLE_H
 
+#include "blocks.h"
 #include "feature.h"
 
 #ifndef SCAN_MAX_GUESSES
@@ -171,7 +172,7 @@ static int table_add(scan_table *table, uint8_t *key, size_t length, uint64_t ro
         column->steps = (int64_t *)calloc((size_t)table->rows + 1, sizeof *column->steps);
         column->listed = (uint8_t *)calloc((size_t)table->rows + 1, 1);
     } else {
-        column->slots = (feature_slot *)malloc((size_t)table->rows * sizeof *column->slots);
+        column->slots = (feature_slot *)block_take((size_t)table->rows * sizeof *column->slots);
         column->num_slots = column->capacity = table->rows;
         if (column->slots)
             for (uint64_t i = 0; i < row; i++) column->slots[i].shape = SLOT_ABSENT;
@@ -256,7 +257,7 @@ static int table_prepare(scan_table *table) {
         }
         return WIRE_OK;
     }
-    columns[0].slots = (feature_slot *)malloc(count * stride * sizeof *columns->slots);
+    columns[0].slots = (feature_slot *)block_take(count * stride * sizeof *columns->slots);
     table->unlike = (int64_t *)malloc(rows * sizeof *table->unlike + 1);
     if (!columns[0].slots || !table->unlike) return WIRE_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
@@ -267,8 +268,9 @@ static int table_prepare(scan_table *table) {
 }
 
 /* What a discovered column owns. */
-static void column_free(scan_column *column) {
-    free(column->slots);
+static void column_free(scan_column *column, int is_lists) {
+    if (is_lists) free(column->slots);
+    else block_give(column->slots);
     free(column->steps);
     free(column->listed);
     free((void *)column->key);
@@ -278,11 +280,12 @@ static void table_free(scan_table *table) {
     for (uint32_t i = 0; i < table->num_columns; i++) {
         scan_column *column = &table->columns[i];
         if (table->discover) {
-            column_free(column);
+            column_free(column, table->is_lists);
             continue;
         }
         /* What was asked for shares one block of slots, or of steps; its keys are the Decoder's. */
-        if (table->is_lists || !i) free(column->slots);
+        if (table->is_lists) free(column->slots);
+        else if (!i) block_give(column->slots);
         if (!i) free(column->steps);
         if (!i) free(column->listed);
     }

@@ -1,0 +1,128 @@
+/* Large pieces of memory that are used again: the arrays of batches, and what is needed to make them.
+ *
+ * A batch after another needs the same sizes. Memory that goes back to the system comes again page by page, each cleared
+ * first, which takes longer than many batches do. So a few blocks that are free are kept, at most BLOCKS_MOST_BYTES in
+ * all. This changes nothing for the process's other memory. From 2 MiB on, blocks lie on huge pages where the system has
+ * them. Call with the GIL, or with the lock that stands for it.
+ */
+#ifndef TFRECORD_BLOCKS_H
+#define TFRECORD_BLOCKS_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define BLOCKS_LEAST ((size_t)1 << 15) /* smaller ones are left to malloc */
+#define BLOCKS_HUGE ((size_t)1 << 21)
+#define BLOCKS_MOST 256
+#define BLOCKS_MOST_BYTES ((size_t)128 << 20)
+
+/* Columns of one batch are written a row at a time, so they must not all begin at the same place of a page: they would
+ * share one set of the cache. */
+#define BLOCKS_LINE ((size_t)64)
+#define BLOCKS_PLACES ((size_t)61)
+
+/* What precedes each block, in a cache line of its own. */
+typedef union {
+    struct {
+        size_t capacity; /* all of it, with what is before this head; 0: from malloc */
+        void *start;
+    } of;
+    uint8_t line[BLOCKS_LINE];
+} block_head;
+
+static struct {
+    pthread_mutex_t lock;
+    block_head *free[BLOCKS_MOST]; /* the one given back last comes last */
+    size_t count, bytes, turn;
+} blocks = {PTHREAD_MUTEX_INITIALIZER, {0}, 0, 0, 0};
+
+/* Sizes in steps of an eighth, so that batches of nearly the same size share blocks. */
+static size_t block_capacity(size_t size) {
+    size_t step = BLOCKS_LEAST / 8;
+    while (step < size / 16) step *= 2;
+    if (size >= BLOCKS_HUGE && step < BLOCKS_HUGE) step = BLOCKS_HUGE;
+    return (size + step - 1) / step * step;
+}
+
+static void block_release(block_head *head) {
+    if (head->of.capacity < BLOCKS_HUGE) free(head->of.start);
+    else munmap(head->of.start, head->of.capacity);
+}
+
+static void *block_map(size_t capacity) {
+    uint8_t *whole = (uint8_t *)mmap(NULL, capacity + BLOCKS_HUGE, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before;
+    if (whole == MAP_FAILED) return NULL;
+    before = (BLOCKS_HUGE - (uintptr_t)whole % BLOCKS_HUGE) % BLOCKS_HUGE;
+    if (before) munmap(whole, before);
+    if (before < BLOCKS_HUGE) munmap(whole + before + capacity, BLOCKS_HUGE - before);
+#ifdef MADV_HUGEPAGE
+    madvise(whole + before, capacity, MADV_HUGEPAGE);
+#endif
+    return whole + before;
+}
+
+/* Memory of at least so many bytes, as malloc gives it; NULL where there is none. */
+static void *block_take(size_t size) {
+    block_head *head = NULL;
+    size_t capacity, turn;
+    uint8_t *start;
+    if (size > SIZE_MAX / 4) return NULL;
+    if (size < BLOCKS_LEAST) {
+        head = (block_head *)malloc(size + sizeof *head);
+        if (!head) return NULL;
+        head->of.capacity = 0;
+        return head + 1;
+    }
+    capacity = block_capacity(size + BLOCKS_LINE * BLOCKS_PLACES);
+    pthread_mutex_lock(&blocks.lock);
+    for (size_t i = blocks.count; i-- && !head;) {
+        if (blocks.free[i]->of.capacity != capacity) continue;
+        head = blocks.free[i];
+        blocks.bytes -= capacity;
+        blocks.count--;
+        for (; i < blocks.count; i++) blocks.free[i] = blocks.free[i + 1];
+        break;
+    }
+    turn = blocks.turn++;
+    pthread_mutex_unlock(&blocks.lock);
+    if (head) return head + 1;
+    start = (uint8_t *)(capacity >= BLOCKS_HUGE ? block_map(capacity) : malloc(capacity));
+    if (!start) return NULL;
+    head = (block_head *)((uintptr_t)(start + BLOCKS_LINE - 1) / BLOCKS_LINE * BLOCKS_LINE) + turn * 7 % (BLOCKS_PLACES - 2);
+    head->of.capacity = capacity;
+    head->of.start = start;
+    return head + 1;
+}
+
+/* Gives memory of `block_take` back; NULL does nothing. What was given back longest ago makes room. */
+static void block_give(void *memory) {
+    block_head *head = (block_head *)memory - 1, *old[BLOCKS_MOST];
+    size_t count = 0;
+    if (!memory) return;
+    if (!head->of.capacity) {
+        free(head);
+        return;
+    }
+    if (head->of.capacity > BLOCKS_MOST_BYTES / 2) {
+        block_release(head);
+        return;
+    }
+    pthread_mutex_lock(&blocks.lock);
+    while (count < blocks.count &&
+           (blocks.count - count == BLOCKS_MOST || blocks.bytes + head->of.capacity > BLOCKS_MOST_BYTES)) {
+        old[count] = blocks.free[count];
+        blocks.bytes -= old[count++]->of.capacity;
+    }
+    blocks.count -= count;
+    for (size_t i = 0; count && i < blocks.count; i++) blocks.free[i] = blocks.free[i + count];
+    blocks.free[blocks.count++] = head;
+    blocks.bytes += head->of.capacity;
+    pthread_mutex_unlock(&blocks.lock);
+    while (count) block_release(old[--count]);
+}
+
+#endif
