@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import secrets
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
-from tfrecord._reading.indexes import build_index, build_indexes, load_indexes
+from tfrecord._reading.indexes import build_index, build_indexes
 from tfrecord._reading.rows import merge_rows
 from tfrecord._reading.runs import ReadOptions
-from tfrecord._reading.store import RecordStore
+from tfrecord._reading.store import CLOSED, RecordStore
 from tfrecord._reading.view import RecordView
 from tfrecord.loaders import (
     example_loader,
@@ -50,6 +51,9 @@ __all__ = [
     "tfrecord_iterator",
     "tfrecord_loader",
 ]
+
+
+Item = TypeVar("Item")
 
 
 class TFRecordReader:
@@ -104,21 +108,37 @@ class TFRecordReader:
         )
         decoder = RecordDecoder(features, sequence_features, record_type, policy)
         found = expand_shards(paths)
-        store = RecordStore(found, load_indexes(found, index, options, policy), options, policy)
+        store = RecordStore(found, [None] * len(found), options, policy)
+        store.open_all()
+        store.use_indexes(index)
+        self._closed = False
+        self._owns_store = True
+        self._views: weakref.WeakSet[TFRecordReader] = weakref.WeakSet()
         self._view = RecordView(store, decoder)
         self._schema: Schema | None = None
+
+    @property
+    def _view(self) -> RecordView:
+        """What every method reads from; `ValueError` after `close`."""
+        if self._closed:
+            raise ValueError(CLOSED)
+        return self._what
+
+    @_view.setter
+    def _view(self, view: RecordView) -> None:
+        self._what = view
 
     # ---- what is here --------------------------------------------------------------------------------------
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files, in the order of their records."""
-        return self._view.store.paths
+        return self._what.store.paths
 
     @property
     def num_files(self) -> int:
         """How many files."""
-        return len(self._view.store.paths)
+        return len(self._what.store.paths)
 
     @property
     def file_starts(self) -> Int64Array:
@@ -133,7 +153,7 @@ class TFRecordReader:
     @property
     def num_skipped(self) -> int:
         """How many damaged records were met and skipped; each counts once, the lost rest of a file as one."""
-        return self._view.store.policy.num_skipped
+        return self._what.store.policy.num_skipped
 
     def compression(self, number: int) -> str:
         """Compression of file ``number``: ``""``, ``"gzip"`` or ``"zlib"``."""
@@ -149,6 +169,8 @@ class TFRecordReader:
 
     def __repr__(self) -> str:
         files = self.paths[0] if self.num_files == 1 else f"{self.paths[0]} and {self.num_files - 1} more"
+        if self._closed:
+            return printable(f"<TFRecordReader {files}, closed>")
         count = f", {len(self)} record{'s' * (len(self) != 1)}" if self._view.length_known else ""
         kind = f", {self._view.decoder.record_type}" if self._view.decoder.record_type else ""
         return printable(f"<TFRecordReader {files}{count}{kind}>")
@@ -224,7 +246,14 @@ class TFRecordReader:
 
     def __iter__(self) -> Iterator[Any]:
         """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
-        return chain.from_iterable(self._records())
+        _ = self._view
+        return self._until_closed(chain.from_iterable(self._records()))
+
+    def _until_closed(self, items: Iterator[Item]) -> Iterator[Item]:
+        for item in items:
+            if self._closed:
+                raise ValueError(CLOSED)
+            yield item
 
     def _records(self) -> Iterator[list[Any]]:
         self._view.prepare()
@@ -239,7 +268,7 @@ class TFRecordReader:
         number = as_position(number, self.num_files, "files")
         if start < 0 or step < 1:
             raise ValueError(f"start is at least 0 and step at least 1, not {start} and {step}")
-        return (
+        return self._until_closed(
             (run.first + place * run.step, payload)
             for run in self._view.store.stream(number, start, step)
             for place, payload in enumerate(run.payloads())
@@ -270,7 +299,7 @@ class TFRecordReader:
         size = check_count(batch_size, "batch_size")
         names, num_threads = self._view.decoder.check_columns(columns), check_threads(num_threads)
         if not shuffle:
-            return self._stored_batches(size, names, drop_last, num_threads)
+            return self._until_closed(self._stored_batches(size, names, drop_last, num_threads))
         order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)
         return self._shuffled_batches(size, names, drop_last, num_threads, order)
 
@@ -308,8 +337,9 @@ class TFRecordReader:
         Raises:
             FeatureKindError: a key has different kinds; the message names key, kinds and files.
         """
+        store = self._view.store
         if self._schema is None:
-            self._schema = read_schema(self._view.store)
+            self._schema = read_schema(store)
         return self._schema
 
     def select(self, positions: Any) -> TFRecordReader:
@@ -319,6 +349,8 @@ class TFRecordReader:
         """
         made = copy.copy(self)
         made._view = self._view.select(self._positions(positions))
+        made._views, made._owns_store = weakref.WeakSet(), False
+        self._views.add(made)
         return made
 
     def where(self, conditions: Mapping[str, Any] | None = None, /, **named: Any) -> Int64Array:
@@ -340,12 +372,34 @@ class TFRecordReader:
 
     # ---- life ----------------------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called, of this reader or of the one that this is a view of."""
+        return self._closed
+
     def close(self) -> None:
-        """Let go of open files and temporary space. Views stay valid; reading again opens again."""
-        self._view.store.close()
+        """Let go of open files and temporary space. Payloads that were handed out stay valid; views of
+        `select` are closed too. Everything that reads raises `ValueError` from now on. Twice is fine.
+
+        Closing a view leaves the reader open that it is a view of.
+        """
+        self._closed = True
+        for view in list(self._views):
+            view.close()
+        if self._owns_store:
+            self._what.store.close()
 
     def __enter__(self) -> TFRecordReader:
+        _ = self._view
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process needs: that one is open."""
+        return {**self.__dict__, "_closed": False, "_views": None, "_owns_store": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._views = weakref.WeakSet()

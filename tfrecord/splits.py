@@ -19,7 +19,6 @@ from indexer.options import check_count
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import Batch
-from tfrecord._reading.indexes import load_indexes
 from tfrecord._reading.rows import RowBatch, merge_rows
 from tfrecord._reading.store import RecordStore
 from tfrecord._reading.view import RecordView
@@ -303,10 +302,10 @@ class Split:
             options = view.store.options
             policy = DamagePolicy(view.store.policy.on_error, view.store.policy.max_skips)
             names = [part.index_path for part in self._files]
-            indexes = load_indexes(self.paths, names, options, policy)
-            for part, index in zip(self._files, indexes, strict=True):
+            store = RecordStore(self.paths, [None] * len(names), options, policy)
+            store.use_indexes(names)
+            for part, index in zip(self._files, store.given, strict=True):
                 part.check(index)
-            store = RecordStore(self.paths, indexes, options, policy)
             decoder = copy.copy(view.decoder)
             decoder.policy = policy
             selection = self._positions

@@ -404,22 +404,6 @@ def test_a_file_that_shrinks_in_the_middle_of_a_pass_says_where(
         assert done < count
 
 
-@pytest.mark.parametrize("mmap", [True, False])
-def test_a_file_that_is_replaced_is_not_read_with_the_old_positions(tmp_path: Path, mmap: bool) -> None:
-    path, other = tmp_path / "data", tmp_path / "other"
-    path.write_bytes(b"".join(frame_record(bytes([number]) * 100) for number in range(60)))
-    other.write_bytes(frame_record(b"y" * 300) * 10)
-    reader = TFRecordReader(path, record_type="bytes", mmap=mmap)
-    view = reader.raw(7)
-    os.replace(other, path)
-    reader.close()
-    for way in (lambda: reader[7], lambda: reader.read([3, 7])):
-        with pytest.raises(StaleIndexError) as caught:
-            way()
-        assert caught.value.path == str(path)
-    assert view == bytes([7]) * 100
-
-
 def test_damage_in_the_first_records_is_left_to_the_reading(tmp_path: Path) -> None:
     """Looking at the first records to tell their kind neither raises nor counts."""
     path = tmp_path / "data"

@@ -61,7 +61,7 @@ class KeptColumns:
         rows = np.arange(count)
         failure, features, lists = self._decoder.decode((buffer,), offsets, sizes, None)
         if failure is not None:
-            rows = np.flatnonzero(kernel.check_records(buffer, offsets, sizes) == 0)
+            rows = np.flatnonzero(kernel.check_records((buffer,), offsets, sizes) == 0)
             failure, features, lists = self._decoder.decode((buffer,), offsets[rows], sizes[rows], None)
         if failure is not None:
             raise DecodeError(

@@ -15,7 +15,6 @@ from indexer.index import RecordIndex
 from indexer.options import listed, near_matches, warn_caller
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import SAMPLE, RecordDecoder, settle_type
-from tfrecord._reading.runs import stream_records
 from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
@@ -137,8 +136,8 @@ def find_type(store: RecordStore, *, wants_features: bool) -> str:
 def _first_payloads(store: RecordStore) -> list[memoryview]:
     """Some good records that are not empty, of the first file that has such; damage is left for later."""
     quiet = DamagePolicy("skip")
-    for path in map(store.place, store.paths):
-        for run in stream_records(path, store.options, quiet, path=path):
+    for number in range(len(store.paths)):
+        for run in store.stream(number, policy=quiet):
             found = [payload for payload in islice(run.payloads(), SAMPLE) if len(payload)]
             if found:
                 return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -25,6 +26,7 @@ from indexer.options import warn_caller
 from indexer.paths import index_names
 from indexer.streams import detect, iter_chunks
 from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata
@@ -167,14 +169,10 @@ def build_indexes(
     )
 
 
-def _load(index_path: str, path: str) -> RecordIndex:
-    return check_metadata(load_index(index_path, path))
-
-
 def load_indexes(
-    paths: Sequence[str], index: Any, options: ReadOptions, policy: DamagePolicy
+    paths: Sequence[str], index: Any, options: ReadOptions, policy: DamagePolicy, files: OpenFiles
 ) -> list[RecordIndex | None]:
-    """The index of each file, None where it has none.
+    """The index of each file, None where it has none. ``files``: the same files, open.
 
     ``index``: ``"auto"`` or None: what lies beside the file; ``"build"``: the sidecar, built where it is
     missing or of no use; False: none; else a path (one file), a list of one a file (None: none), or a folder
@@ -182,26 +180,28 @@ def load_indexes(
     """
     if index is False:
         return [None] * len(paths)
+    numbers = range(len(paths))
+
+    def load(number: int, index_path: str) -> RecordIndex:
+        return check_metadata(load_index(index_path, files.local(number) or paths[number]))
+
     if index is None or (isinstance(index, str) and index == "auto"):
-        return [_beside(path, options) for path in paths]
+        return [_beside(paths[number], options, partial(load, number)) for number in numbers]
     if isinstance(index, str) and index == "build":
-        return [_built(path, options, policy) for path in paths]
+        return [_built(paths[number], options, policy, partial(load, number)) for number in numbers]
     if isinstance(index, str | bytes | os.PathLike):
         name = os.fsdecode(index)
         if os.path.isdir(name):
-            return [_load(_in_folder(name, path), path) for path in paths]
+            return [load(number, _in_folder(name, paths[number])) for number in numbers]
         if len(paths) != 1:
             raise ValueError(
                 f"one index was given for {len(paths)} files; give a list or a folder of indexes"
             )
-        return [_load(name, paths[0])]
+        return [load(0, name)]
     if isinstance(index, Sequence):
         if len(index) != len(paths):
             raise ValueError(f"{len(index)} indexes were given for {len(paths)} files")
-        return [
-            None if one is None else _load(os.fsdecode(one), path)
-            for one, path in zip(index, paths, strict=True)
-        ]
+        return [None if one is None else load(number, os.fsdecode(one)) for number, one in enumerate(index)]
     raise TypeError(f"index is {index!r}; it is 'auto', 'build', False, a path or a list of paths")
 
 
@@ -213,23 +213,25 @@ def _in_folder(folder: str, path: str) -> str:
     raise FileNotFoundError(f"there is no index of {path} in {folder}: looked for {name}.tfindex")
 
 
-def _beside(path: str, options: ReadOptions) -> RecordIndex | None:
+def _beside(path: str, options: ReadOptions, load: Callable[[str], RecordIndex]) -> RecordIndex | None:
     found = find_index(path)
     if found is None:
         return None
-    loaded = _load(found, path)
+    loaded = load(found)
     # Named otherwise, the compression is what the user says, and reading shows whether that is right.
     return loaded if options.compression_type in ("auto", loaded.compression) else None
 
 
-def _built(path: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex | None:
+def _built(
+    path: str, options: ReadOptions, policy: DamagePolicy, load: Callable[[str], RecordIndex]
+) -> RecordIndex | None:
     target = sidecar_path(path)
     if is_url(path):
         warn_caller(f"no index is built at a URL: {target}")
-        return _beside(path, options)
+        return _beside(path, options, load)
     try:
         if os.path.exists(target):
-            return _load(target, path)
+            return load(target)
     except StaleIndexError:
         pass  # this is what "build" is asked to replace
     except IndexFileError as error:
@@ -252,16 +254,25 @@ def stored_compression(path: str) -> str:
         return detect(file.head(HEAD_SIZE)) or ""
 
 
-def hop(source: Any, path: str, compression: str, options: ReadOptions, policy: DamagePolicy) -> RecordIndex:
+def hop(
+    source: Any,
+    path: str,
+    compression: str,
+    file_size: int | None,
+    options: ReadOptions,
+    policy: DamagePolicy,
+) -> RecordIndex:
     """An index in memory, of the headers alone; the payloads are not read.
 
-    ``source``: the path, or its decompressed content. Damage goes to ``policy``: it raises, or the index
+    ``source``: the file, a stream of it, its decompressed content, or the path. ``file_size``: bytes as
+    stored, None where they are to be asked of the path. Damage goes to ``policy``: it raises, or the index
     holds what comes before it.
     """
     stopped: list[TFRecordError] = []
     offsets, lengths = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
-    with open_data(path, mmap=False) as file:
-        file_size = file.size
+    if file_size is None:
+        with open_data(path, mmap=False) as file:
+            file_size = file.size
     for chunk in iter_chunks(
         source,
         compression_type=compression,

@@ -8,13 +8,14 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from indexer._engine import kernel
-from indexer.files import DataFile, is_url, open_data
+from indexer.errors import StaleIndexError
+from indexer.files import DataFile, is_url, most_descriptors, open_data
 from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["OpenFiles", "folder_of", "place"]
 
 MAX_OPEN_FILES = 64
-# Maps of the compiled kernel keep no descriptor; this only bounds the number of maps.
+# Maps of the compiled kernel can do without a descriptor; this only bounds the number of maps.
 MAX_MAPPED_FILES = 1024
 
 
@@ -36,9 +37,12 @@ def place(path: str, folder: str | None) -> str:
 
 
 class OpenFiles:
-    """Data files, opened when used; those used last stay open. Safe to use from several threads.
+    """Data files, each the same file from its first use on: also after it is renamed, replaced or deleted.
 
-    A file that makes room for another is forgotten, not closed: it goes when nobody uses it any more.
+    So many stay open; where there are more files, those used last. A file that makes room for another is
+    forgotten, not closed: it goes when nobody uses it any more. Where another file has its name by the time
+    it is opened again, that is an error. Safe to use from several threads.
+
     Names are kept as they were given. Where the working directory has changed since, `place` puts the one of
     then (``folder``) before those that are relative.
     """
@@ -47,9 +51,13 @@ class OpenFiles:
         self._paths = paths
         self.folder = folder_of(paths)
         self._mmap = mmap
-        self._limit = MAX_MAPPED_FILES if mmap and kernel is not None else MAX_OPEN_FILES
+        self._limit = (
+            MAX_MAPPED_FILES if mmap and kernel is not None else min(MAX_OPEN_FILES, most_descriptors())
+        )
         self._lock = ForkSafeLock()
         self._open: OrderedDict[int, DataFile] = OrderedDict()
+        self._identities: dict[int, tuple[int, int] | None] = {}
+        self._streams: set[int] = set()  # what can only be read forward
 
     def place(self, path: str) -> str:
         """A name that leads to the file ``path`` from the present working directory."""
@@ -64,24 +72,42 @@ class OpenFiles:
         with self._lock:
             file = self._open.get(number)
             if file is None:
-                file = self._open[number] = self._opened(self.place(self._paths[number]))
+                file = self._open[number] = self._opened(number)
             else:
                 self._open.move_to_end(number)
             return file
 
-    def _opened(self, path: str) -> DataFile:
+    def local(self, number: int) -> DataFile | None:
+        """File ``number`` if it is a local file that can be read at any place; None for URLs, pipes, and what
+        only says that it has no bytes."""
+        path = self._paths[number]
+        if number in self._streams or is_url(path):
+            return None
+        if number not in self._open and not os.path.isfile(self.place(path)):
+            if os.path.exists(self.place(path)):
+                self._streams.add(number)
+                return None
+        file = self.get(number)
+        return file if file.size else None
+
+    def _opened(self, number: int) -> DataFile:
+        path = self.place(self._paths[number])
         while True:
             while len(self._open) >= self._limit:
                 self._open.popitem(last=False)
             try:
-                return open_data(path, mmap=self._mmap)
+                file = open_data(path, mmap=self._mmap)
+                break
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
                     raise
                 self._limit = len(self._open) // 2 + 1  # the process may have fewer open than we thought
                 self._open.popitem(last=False)
+        if self._identities.setdefault(number, file.identity) != file.identity:
+            raise StaleIndexError(self._paths[number], None, "another file has taken its place")
+        return file
 
     def close(self) -> None:
-        """Forget all files; views stay valid, and a later `get` opens again."""
+        """Forget all files; views stay valid."""
         with self._lock:
             self._open.clear()

@@ -115,7 +115,7 @@ def _stream(
     seek: tuple[int, int],
 ) -> Iterator[RecordRun]:
     everything = (start, step) == (seek[1], 1)
-    file = source if isinstance(source, DataFile) else None
+    file = source if isinstance(source, DataFile) and source.mapped else None
     chunks = iter_chunks(
         source,
         compression_type=options.compression_type,

@@ -92,8 +92,8 @@ class Spool:
         self._storage: _TemporaryFile | None = None
         self._used = 0
 
-    def get(self, path: str, compression: str) -> SpooledFile:
-        """The content of ``path``, decompressed now if it was not before.
+    def get(self, path: str, compression: str, source: Any) -> SpooledFile:
+        """The content of ``path``, decompressed from ``source`` (for `open_stream`) if it was not before.
 
         Raises:
             SpoolFullError: it would take more than the limit.
@@ -103,7 +103,7 @@ class Spool:
             with self._lock:
                 found = self._files.get(path)
                 if found is None:
-                    found = self._files[path] = self._add(path, compression)
+                    found = self._files[path] = self._add(path, compression, source)
         return found
 
     def peek(self, path: str) -> SpooledFile | None:
@@ -111,14 +111,14 @@ class Spool:
         found = self._files.get(path)
         return found if found is not None and found.error is None else None
 
-    def _add(self, path: str, compression: str) -> SpooledFile:
+    def _add(self, path: str, compression: str, source: Any) -> SpooledFile:
         storage = self._storage
         if storage is None or storage.pid != os.getpid():
             storage = self._storage = _TemporaryFile()
         base = -(-storage.end // _ALIGNMENT) * _ALIGNMENT
         size, error = 0, None
         try:
-            with open_stream(path, compression) as stream:
+            with open_stream(source, compression) as stream:
                 while True:
                     try:
                         piece = stream.read_some(_PIECE)

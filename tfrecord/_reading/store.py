@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from indexer.errors import CorruptRecordError, IndexFileError, StaleIndexError, TFRecordError
-from indexer.files import DataFile, is_url
+from indexer.files import DataFile, most_descriptors
 from indexer.framing import (
     FRAME_OVERHEAD,
     HEAD_SIZE,
@@ -21,6 +20,7 @@ from indexer.framing import (
     corrupt_error,
 )
 from indexer.index import RecordIndex
+from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
@@ -30,10 +30,11 @@ from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
 from tfrecord._reading.spool import Spool, SpooledFile, SpoolFullError
 
-__all__ = ["Fetched", "RecordStore"]
+__all__ = ["CLOSED", "Fetched", "RecordStore"]
 
 _OVERHEAD = np.uint64(FRAME_OVERHEAD)
 _HEADER = np.uint64(HEADER_SIZE)
+CLOSED = "I/O operation on closed reader"
 # From here on a batch is read in the order of the file, and the system is told what is coming.
 _LARGE_BATCH = 2048
 _LARGE_BYTES = 4 << 20
@@ -77,6 +78,7 @@ class RecordStore:
         self._start_list: list[int] = []
         self._looked_through: set[int] = set()
         self._lock = ForkSafeLock()
+        self.closed = False
 
     def place(self, path: str) -> str:
         """Where one of the files or of their indexes is now; see `OpenFiles`."""
@@ -91,6 +93,7 @@ class RecordStore:
 
     def index(self, number: int) -> RecordIndex:
         """The index of one file: the one given, or the hopped one."""
+        self.check_open()
         found = self._indexes[number]
         if found is None:
             with self._lock:
@@ -103,13 +106,25 @@ class RecordStore:
         """Where the records are, by their headers alone; of a damaged file raise, or keep what comes
         before."""
         path, compression = self.place(self.paths[number]), self.compression(number)
-        source: Any = path
+        file = self._files.local(number)
+        source: Any = self._source(number)
         if compression:
             try:
-                source = self._spool.get(path, compression)
+                source = self._spool.get(path, compression, source)
             except SpoolFullError:
-                pass  # too large to read at any place, but its records can be counted
-        return hop(source, path, compression, self.options, self.policy)
+                source = self._source(
+                    number
+                )  # too large to read at any place, but its records can be counted
+        size = None if file is None else file.size
+        return hop(source, path, compression, size, self.options, self.policy)
+
+    def _source(self, number: int) -> Any:
+        """What to read a file forward from: the file that is open, or the path of what is no local file."""
+        file = self._files.local(number)
+        if file is None:
+            return self.place(self.paths[number])
+        compression = self.compression(number)
+        return open_stream(file.reader(), compression) if compression else file
 
     @property
     def starts(self) -> Int64Array:
@@ -146,37 +161,49 @@ class RecordStore:
             return self.options.compression_type
         found = self._compressions.get(number)
         if found is None:
-            found = self._compressions[number] = stored_compression(self.place(self.paths[number]))
+            file = self._files.local(number)
+            if file is not None:
+                found = detect(file.head(HEAD_SIZE)) or ""
+            else:
+                found = stored_compression(self.place(self.paths[number]))
+            self._compressions[number] = found
         return found
 
     # ---- bytes ---------------------------------------------------------------------------------------------
 
     def stream(
-        self, number: int, start: int = 0, step: int = 1, seek: tuple[int, int] = (0, 0)
+        self,
+        number: int,
+        start: int = 0,
+        step: int = 1,
+        seek: tuple[int, int] = (0, 0),
+        policy: DamagePolicy | None = None,
     ) -> Iterator[RecordRun]:
         """Records ``start``, ``start + step``, ... of one file in stored order, one pass in constant
         memory. ``seek``: (offset, number) of a record at or before ``start`` of a plain file, where the
-        caller knows one that the index does not."""
+        caller knows one that the index does not. ``policy``: another than that of the store."""
+        self.check_open()
         index = self.given[number]
         if index is not None and start and not index.compression:
             if start >= len(index):
                 return
-            seek = (int(index.offsets[start]), start)
+            seek = (index.entry(start)[0], start)
         path = self.place(self.paths[number])
-        if self._indexes[number] is not None and not is_url(path):
-            self._check_size(number, os.stat(path).st_size)
+        file = self._files.local(number)
+        if file is not None and self._indexes[number] is not None:
+            self._check_size(number, file.size)
         # list(reader) asks for the length first, which spools a compressed file; no need to inflate it again.
-        source: Any = self._spool.peek(path) or path
-        # A file that is mapped already, or will be for positions, need not be mapped again for every pass.
-        if self.options.mmap and not self.compression(number) and os.path.isfile(path):
-            file = self._files.get(number)
-            source = file if file.mapped and file.size else path
-        yield from stream_records(
-            source, self.options, self.policy, path=path, start=start, step=step, seek=seek
+        source: Any = self._spool.peek(path) or self._source(number)
+        runs = stream_records(
+            source, self.options, policy or self.policy, path=path, start=start, step=step, seek=seek
         )
+        for run in runs:
+            self.check_open()
+            yield run
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
+        self.check_open()
         number, record = self.locate(position)
         index = self._checked(number)
         offset, length = index.entry(record)
@@ -194,6 +221,7 @@ class RecordStore:
 
     def fetch(self, positions: Int64Array) -> Fetched:
         """Payloads at any positions, in that order. Damage raises, or is left out where damage is skipped."""
+        self.check_open()
         if not len(positions):
             return Fetched(BytesColumn.from_list([]), positions)
         if len(self.paths) == 1:
@@ -300,7 +328,8 @@ class RecordStore:
         """
         compression = self.compression(number)
         if compression:
-            spooled = self._spool.get(self.place(self.paths[number]), compression)
+            path = self.place(self.paths[number])
+            spooled = self._spool.peek(path) or self._spool.get(path, compression, self._source(number))
             if spooled.error is not None and not self.policy.skips:
                 raise spooled.error
             return spooled
@@ -321,8 +350,26 @@ class RecordStore:
         head = source.head(HEAD_SIZE) if offset == 0 else b""
         return corrupt_error(reason, path=source.path, record=record, offset=offset, buffer_head=head)
 
+    def check_open(self) -> None:
+        """`ValueError` after `close`."""
+        if self.closed:
+            raise ValueError(CLOSED)
+
+    def use_indexes(self, index: Any) -> None:
+        """Load the indexes of the files; ``index`` as for `TFRecordReader`."""
+        places = [self.place(path) for path in self.paths]
+        indexes = load_indexes(places, index, self.options, self.policy, self._files)
+        self.given, self._indexes = tuple(indexes), list(indexes)
+
+    def open_all(self) -> None:
+        """Open the files, if so many may be open: from now on these are read, whatever takes their names."""
+        if len(self.paths) <= most_descriptors():
+            for number in range(len(self.paths)):
+                self._files.local(number)
+
     def close(self) -> None:
-        """Close files and forget what was spooled; views stay valid, and later reads open again."""
+        """Close files and forget what was spooled. Views stay valid."""
+        self.closed = True
         self._files.close()
         self._spool.close()
 
@@ -341,9 +388,7 @@ def _reopen(
     """The store in another process, whose working directory may be another one."""
     store = RecordStore(paths, [None] * len(paths), options, policy)
     store._files.folder = folder
-    places = [store.place(path) for path in paths]
-    indexes = load_indexes(places, [name and store.place(name) for name in named], options, policy)
-    store.given, store._indexes = tuple(indexes), list(indexes)
+    store.use_indexes([name and store.place(name) for name in named])
     return store
 
 
