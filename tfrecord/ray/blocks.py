@@ -33,6 +33,8 @@ RECORD = "record"
 _STEP_BYTES = 16 << 20
 # So many records of each file are looked at where no index says what features there are.
 _FIRST_RECORDS = 64
+# What Ray calls the column of a block that has rows but no columns, as when it only counts.
+_STUB = "__bsp_stub"
 _ATTEMPTS = 5
 # Errors of the system that stay when a file is read again.
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
@@ -171,11 +173,14 @@ def _read(split: Split, plan: BlockPlan, limit: int | None) -> Any:
     size = max(1, split.num_rows * _STEP_BYTES // max(split.num_bytes, _STEP_BYTES))
     decode = None if plan.keys is None else partial(_decoded, split.reader()._view.decoder, plan)
     for path, batch in split._walk(size, plan.columns, plan.include_paths, decode):
-        table = pa.Table.from_batches([_record_batch(batch)])
-        if plan.include_paths:
-            table = table.append_column(PATH, pa.repeat(path, table.num_rows))
-        tables.append(table.select(plan.schema.names))
-        count += table.num_rows
+        made = _record_batch(batch)
+        table = pa.Table.from_batches([made])
+        if not plan.schema.names:
+            table = pa.table({_STUB: pa.nulls(made.num_rows)})
+        elif plan.include_paths:
+            table = table.append_column(PATH, pa.repeat(path, made.num_rows))
+        tables.append(table.select(plan.schema.names or [_STUB]))
+        count += made.num_rows
         if limit is not None and count >= limit:
             break
     return pa.concat_tables(tables) if tables else plan.schema.empty_table()
