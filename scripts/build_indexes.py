@@ -2,6 +2,7 @@
 """Build the indexes of whole folder trees.
 
     python scripts/build_indexes.py data/ more/*.tfrecord --jobs 8
+    python scripts/build_indexes.py /shared/data --engine ray      (on every CPU of a Ray cluster)
 
 Takes files, globs and folders; of folders, recursively, the files with the usual names (*.tfrecord,
 *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz). Every index is left beside its
@@ -32,6 +33,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, globs and folders")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="files at once (default: CPUs)")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="ray: as tasks of the cluster that $RAY_ADDRESS names, else here, with --jobs CPUs",
+    )
     parser.add_argument("--format", choices=("extended", "text"), default="extended")
     parser.add_argument("--force", action="store_true", help="build also what is fresh")
     parser.add_argument("--no-recursive", action="store_true", help="do not look into folders of folders")
@@ -98,6 +105,31 @@ def _collector_factory(options: argparse.Namespace) -> Callable[[], Any] | None:
     return SchemaCollector
 
 
+def _results(options: argparse.Namespace, progress: _Progress) -> list[BuildResult]:
+    recursive = not options.no_recursive
+    build = {
+        "format": options.format,
+        "force": options.force,
+        "collector_factory": _collector_factory(options),
+        "drop_columns": options.drop_columns,
+    }
+    if options.engine == "local":
+        return build_indexes(
+            options.paths, jobs=options.jobs, recursive=recursive, progress=progress, **build
+        )
+    import ray
+
+    from tfrecord.ray.files import build_in_tasks
+
+    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}
+    here = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": options.jobs}
+    ray.init(runtime_env=environment, log_to_driver=False, logging_level="ERROR", **here)
+    try:
+        return build_in_tasks(options.paths, build, recursive, None, progress)
+    finally:
+        ray.shutdown()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     parser = _parser()
@@ -112,16 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"the log cannot be written: {error}")
     progress = _Progress(log)
     try:
-        results = build_indexes(
-            options.paths,
-            jobs=options.jobs,
-            format=options.format,
-            force=options.force,
-            recursive=not options.no_recursive,
-            collector_factory=_collector_factory(options),
-            progress=progress,
-            drop_columns=options.drop_columns,
-        )
+        results = _results(options, progress)
     except FileNotFoundError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

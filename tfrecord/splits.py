@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import StaleIndexError
-from indexer.files import is_url, open_data
+from indexer.files import DataFile, is_url, open_data
+from indexer.fingerprint import digest
 from indexer.framing import FRAME_OVERHEAD
 from indexer.index import RecordIndex
 from indexer.options import check_count
@@ -195,8 +196,9 @@ def _parts(view: RecordView, start: int, stop: int) -> tuple[list[_FilePart], In
 class _FilePart:
     """Records ``start`` up to ``stop`` of one file, and what tells later whether it is still that file.
 
-    ``mark`` is the digest of the file's index. A file without one has for it the first and last bytes from
-    ``begin`` to ``end``: of the frames of these records, or of the whole file where it is compressed.
+    ``digest`` and ``fingerprint`` are those of the file's index. A file without one has the first and last
+    bytes from ``begin`` to ``end`` as its digest: of the frames of these records, or of the whole file where
+    it is compressed.
     """
 
     path: str
@@ -205,52 +207,55 @@ class _FilePart:
     start: int
     stop: int
     size: int
-    mark: bytes
+    mtime_ns: int | None
+    digest: bytes | None
+    fingerprint: int | None = None
     begin: int = 0
     end: int = 0
 
     @classmethod
     def of(cls, store: RecordStore, number: int, start: int, stop: int) -> _FilePart:
         index = store.index(number)
-        path, index_path = _absolute(store.place(store.paths[number])), None
-        if store.given[number] is not None and index.index_path is not None:
-            index_path = _absolute(store.place(index.index_path))
-            return cls(path, index_path, len(index), start, stop, index.file_size, _index_mark(index))
-        begin, end = int(index.offsets[start]), index.frame_end(stop - 1)
-        if index.compression:
-            begin, end = 0, index.file_size
-        mark = _ends(path, begin, end)
-        return cls(path, None, len(index), start, stop, index.file_size, mark, begin, end)
+        path = _absolute(store.place(store.paths[number]))
+        with open_data(path, mmap=False) as data:
+            state = (len(index), start, stop, index.file_size, data.mtime_ns)
+            if store.given[number] is not None and index.index_path is not None:
+                index_path = _absolute(store.place(index.index_path))
+                return cls(path, index_path, *state, index.digest, index.fingerprint)
+            begin, end = int(index.offsets[start]), index.frame_end(stop - 1)
+            if index.compression:
+                begin, end = 0, index.file_size
+            return cls(path, None, *state, _ends(data, begin, end), begin=begin, end=end)
 
     def check(self, index: RecordIndex | None) -> None:
         """Raise `StaleIndexError` where the file or its index is not the one that was split."""
         with open_data(self.path, mmap=False) as data:
-            size = data.size
-        if size != self.size:
-            reason = f"the data had {self.size} bytes when the splits were made, now it has {size}"
-        elif index is None:
-            if _ends(self.path, self.begin, self.end) == self.mark:
-                return
-            reason = "its content is not that of when the splits were made"
-        elif len(index) == self.num_records and _index_mark(index) == self.mark:
-            return
-        else:
-            reason = f"the index {self.index_path} is not of the data that was split"
-        raise StaleIndexError(self.path, None, reason)
+            reason = self._misfit(data, index)
+        if reason is not None:
+            raise StaleIndexError(self.path, None, reason)
+
+    def _misfit(self, data: DataFile, index: RecordIndex | None) -> str | None:
+        if data.size != self.size:
+            return f"the data had {self.size} bytes when the splits were made, now it has {data.size}"
+        other = "its content is not that of when the splits were made"
+        if index is None:
+            return None if _ends(data, self.begin, self.end) == self.digest else other
+        known = self.digest is not None and index.digest is not None
+        same = index.digest == self.digest if known else index.fingerprint == self.fingerprint
+        if not same or len(index) != self.num_records:
+            return f"the index {self.index_path} is not of the data that was split"
+        if data.mtime_ns == self.mtime_ns or not index.digest or index.compression:
+            return None  # of a compressed file the fingerprint, which opening compares, tells enough
+        return None if digest(data, index) == index.digest else other
 
 
 def _absolute(path: str) -> str:
     return path if is_url(path) else os.path.abspath(path)
 
 
-def _index_mark(index: RecordIndex) -> bytes:
-    return b"" if index.fingerprint is None else index.fingerprint.to_bytes(8, "little")
-
-
-def _ends(path: str, begin: int, end: int) -> bytes:
-    with open_data(path, mmap=False) as data:
-        size = min(12, end - begin)
-        return bytes(data.view(begin, size)) + bytes(data.view(end - size, size))
+def _ends(data: DataFile, begin: int, end: int) -> bytes:
+    size = min(12, end - begin)
+    return bytes(data.view(begin, size)) + bytes(data.view(end - size, size))
 
 
 class Split:

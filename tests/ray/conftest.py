@@ -65,7 +65,7 @@ def write_shard(path: Path, first: int, count: int, *, odd: bool = False, **opti
 
 @pytest.fixture(scope="session")
 def make_shards(tmp_path_factory: Any) -> Callable[..., tuple[Path, int]]:
-    """Makes 40 shards of uneven sizes, gzip among them, one empty, some without a feature; (folder, records)."""
+    """Makes 40 uneven shards, some gzip, one empty, some without a feature; gives (folder, records)."""
 
     def make(*, index: bool) -> tuple[Path, int]:
         folder = tmp_path_factory.mktemp("shards")
@@ -75,7 +75,9 @@ def make_shards(tmp_path_factory: Any) -> Callable[..., tuple[Path, int]]:
         for place, count in enumerate(sizes):
             compression = "GZIP" if place % 9 == 4 else None
             name = f"part-{place:05d}.tfrecord{'.gz' if compression else ''}"
-            write_shard(folder / name, first, count, odd=place % 5 == 3, index=index, compression_type=compression)
+            write_shard(
+                folder / name, first, count, odd=place % 5 == 3, index=index, compression_type=compression
+            )
             first += count
         return folder, first
 

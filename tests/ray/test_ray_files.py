@@ -61,13 +61,11 @@ def test_a_damaged_file_is_a_row(shards: Path, tfr: Any) -> None:
 def test_options(shards: Path, tfr: Any) -> None:
     told: list[str] = []
     some = [shards / "003.tfrecord", shards / "004.tfrecord"]
-    rows = tfr.build_indexes(some, places_only=True, progress=lambda row: told.append(row["path"]))
+    rows = tfr.build_indexes(some, format="text", progress=lambda row: told.append(row["path"]))
     assert sorted(told) == [row["path"] for row in rows] == list(map(str, some))
-    assert "schema" not in check_index(some[0]).metadata
-    assert [row["status"] for row in tfr.build_indexes(some, format="text")] == ["built"] * 2
     assert check_index(some[0]).format == "text"
-    with pytest.raises(ValueError, match="columns are kept beside the schema"):
-        tfr.build_indexes(some, columns=["id"], places_only=True)
+    assert [row["status"] for row in tfr.build_indexes(some)] == ["built"] * 2
+    assert [row["status"] for row in tfr.build_indexes(some, force=True)] == ["built"] * 2
     with pytest.raises(FileNotFoundError):
         tfr.verify(shards / "absent")
 
@@ -81,7 +79,15 @@ def test_verify_reads_messages_unless_told(tfr: Any, make_file: Any) -> None:
 def test_the_script(shards: Path) -> None:
     """In a process of its own, which starts a Ray of its own."""
     (shards / "bad.tfrecord").write_bytes(b"\x05\0\0\0\0")
-    command = [sys.executable, str(ROOT / "scripts" / "build_indexes.py"), str(shards), "--engine", "ray", "--jobs", "2"]
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "build_indexes.py"),
+        str(shards),
+        "--engine",
+        "ray",
+        "--jobs",
+        "2",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=shards)
     assert done.returncode == 1, done.stderr
     assert "200 built, 0 fresh, 1 failed" in done.stdout

@@ -85,7 +85,10 @@ def test_columns(indexed: Shards, read: Any) -> None:
     assert read(folder, columns=["id"]).schema().names == ["id"]
     chosen = read(folder).select_columns(["words", "id"])
     assert chosen.schema().names == ["words", "id"] and chosen.count() == count
-    assert read(folder).rename_columns({"id": "number"}).select_columns(["number"]).sum("number") == count * (count - 1) // 2
+    assert (
+        read(folder).rename_columns({"id": "number"}).select_columns(["number"]).sum("number")
+        == count * (count - 1) // 2
+    )
     with pytest.raises(KeyError, match="did you mean 'words'"):
         read(folder, columns=["word"])
 
@@ -124,7 +127,9 @@ def test_paths(indexed: Shards, read: Any, tmp_path: Path) -> None:
     folder, count = indexed
     rows = read(folder, include_paths=True, override_num_blocks=5).take_all()
     reader = tfrecord.TFRecordReader(folder)
-    assert {row["id"]: row["path"] for row in rows} == {place: reader.locate(place)[0] for place in range(count)}
+    assert {row["id"]: row["path"] for row in rows} == {
+        place: reader.locate(place)[0] for place in range(count)
+    }
     with tfrecord.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
         writer.write({"path": ("x", "bytes")})
     with pytest.raises(ValueError, match="a feature has that name"):
@@ -168,7 +173,10 @@ def test_sequence_examples(read: Any, tmp_path: Path) -> None:
     assert dataset.schema().names == ["context/id", "feature_lists/steps"]
     assert len(schemas(dataset.materialize())) == 1
     chosen = dataset.select_columns(["feature_lists/steps"])
-    assert [[list(step) for step in row["feature_lists/steps"]] for row in chosen.take(2)] == [[[0, 1], [2]], [[1, 1], [2]]]
+    assert [[list(step) for step in row["feature_lists/steps"]] for row in chosen.take(2)] == [
+        [[0, 1], [2]],
+        [[1, 1], [2]],
+    ]
     assert read(tmp_path, columns=["steps"]).schema().names == ["feature_lists/steps"]
 
 
@@ -260,7 +268,9 @@ def test_damage_names_file_and_record(damaged: Path, read: Any) -> None:
 def test_damage_that_is_skipped_is_counted(damaged: Path, read: Any) -> None:
     dataset = read(damaged, on_error="skip", override_num_blocks=5)
     for _ in range(2):
-        with pytest.warns(UserWarning, match=r"2 damaged records were skipped; the first: .*tfrecord: record"):
+        with pytest.warns(
+            UserWarning, match=r"2 damaged records were skipped; the first: .*tfrecord: record"
+        ):
             found = ids(dataset)
         assert found == [number for number in range(200) if number not in (57, 130)]
     with pytest.warns(UserWarning, match="2 damaged records"):

@@ -145,7 +145,8 @@ def _check_names(decoder: RecordDecoder, names: tuple[str, ...]) -> None:
 def _record_batch(batch: Batch) -> Any:
     """The batch as Arrow arrays that own their memory: other processes get them."""
     if isinstance(batch, BytesColumn):
-        return optional("pyarrow").record_batch([batch.to_arrow(binary_views=False)], [RECORD])
+        made = optional("pyarrow").record_batch([batch.to_arrow(binary_views=False)], [RECORD])
+        return made.replace_schema_metadata({"tfrecord.record_type": "bytes"})
     return batch.to_arrow(binary_views=False)
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 
+from indexer.build import BuildResult, find_targets
 from indexer.build import build_indexes as build_local_indexes
-from indexer.build import find_targets
 from indexer.files import is_url
 from indexer.shards import expand_shards
 from tfrecord.repair import verify as verify_local_files
 from tfrecord.schema import SchemaCollector
 
-__all__ = ["build_indexes", "verify"]
+__all__ = ["build_in_tasks", "build_indexes", "verify"]
 
 FileReport = dict[str, Any]
+Row = TypeVar("Row")
 Progress = Callable[[FileReport], object]
 
 # Small files share a task, up to so many bytes.
@@ -32,22 +33,16 @@ def build_indexes(
     force: bool = False,
     recursive: bool = True,
     format: str = "extended",
-    places_only: bool = False,
     ray_remote_args: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[FileReport]:
-    """Build the index of each file beside it, as `tfrecord.build_index` does, in Ray tasks.
+    """Build the index of each file beside it, as `tfrecord.build_indexes` does, in Ray tasks.
 
     The files must be in folders that all workers share. A damaged file is a row with an error; it does not
     stop the others.
 
     Args:
-        paths: files, globs and folders; of folders the files with the usual names.
-        columns: features of one value in each record, kept in the indexes.
-        force: also build an index again that fits its data.
-        recursive: look into folders of folders.
-        format: ``"extended"``, or ``"text"``, which holds positions alone.
-        places_only: leave out the schema of the records.
+        paths, columns, force, recursive, format: as for `tfrecord.build_indexes`.
         ray_remote_args: options of the tasks, as for `ray.remote`.
         progress: called with each row when it is there.
 
@@ -55,27 +50,32 @@ def build_indexes(
         A dict for each file, in order: ``path``, ``num_records`` (None where it failed), ``error`` (None, or
         text that says what is wrong and where), ``status`` (``"built"``, ``"fresh"`` or ``"failed"``).
     """
-    places_only = places_only or format == "text"
-    names = tuple((columns,) if isinstance(columns, str) else columns or ())
-    if places_only and names:
-        raise ValueError("columns are kept beside the schema: leave out places_only, and format='text'")
-    collector = None if places_only else partial(SchemaCollector, names)
-    work = partial(_build, collector=collector, force=force, format=format)
-    return _run(work, find_targets(paths, recursive), ray_remote_args, progress)
+    names = None if columns is None else tuple((columns,) if isinstance(columns, str) else columns)
+    collector = partial(SchemaCollector, names) if format == "extended" else None
+    told = None if progress is None else lambda result: progress(_row(result))
+    options = {"collector_factory": collector, "force": force, "format": format}
+    results = build_in_tasks(paths, options, recursive, ray_remote_args, told)
+    return [_row(result) for result in results]
 
 
-def _build(paths: Sequence[str], **options: Any) -> list[FileReport]:
-    collector = options.pop("collector")
-    results = build_local_indexes(list(paths), collector_factory=collector, **options)
-    return [
-        {
-            "path": result.path,
-            "num_records": result.num_records,
-            "error": None if result.error is None else str(result.error),
-            "status": result.status,
-        }
-        for result in results
-    ]
+def _row(result: BuildResult) -> FileReport:
+    error = None if result.error is None else str(result.error)
+    return {"path": result.path, "num_records": result.num_records, "error": error, "status": result.status}
+
+
+def build_in_tasks(
+    paths: Any,
+    options: dict[str, Any],
+    recursive: bool = True,
+    remote_args: dict[str, Any] | None = None,
+    progress: Callable[[BuildResult], object] | None = None,
+) -> list[BuildResult]:
+    """`indexer.build_indexes` with these options, in Ray tasks."""
+    return _run(partial(_build, options=options), find_targets(paths, recursive), remote_args, progress)
+
+
+def _build(paths: Sequence[str], options: dict[str, Any]) -> list[BuildResult]:
+    return build_local_indexes(list(paths), **options)
 
 
 def verify(
@@ -114,23 +114,28 @@ def _verify(paths: Sequence[str], **options: Any) -> list[FileReport]:
 
 
 def _run(
-    work: Callable[[Sequence[str]], list[FileReport]],
+    work: Callable[[Sequence[str]], list[Row]],
     paths: Sequence[str],
     remote_args: dict[str, Any] | None,
-    progress: Progress | None,
-) -> list[FileReport]:
+    progress: Callable[[Row], object] | None,
+) -> list[Row]:
     """``work`` on groups of the files in tasks; its rows, in the order of the files."""
-    task: Any = ray.remote(**(remote_args or {"num_cpus": 1}))(work)
-    places = {task.remote(group): place for place, group in enumerate(_groups(paths))}
-    found: dict[int, list[FileReport]] = {}
+    task: Any = ray.remote(**(remote_args or {"num_cpus": 1}))(_call)
+    places = {task.remote(work, group): place for place, group in enumerate(_groups(paths))}
+    found: dict[int, list[Row]] = {}
     waiting = list(places)
     while waiting:
         done, waiting = ray.wait(waiting)
         for reference in done:
-            rows = found[places[reference]] = ray.get(reference)
-            for row in rows if progress is not None else ():
-                progress(row)  # type: ignore[misc]
+            found[places[reference]] = ray.get(reference)
+            if progress is not None:
+                for row in found[places[reference]]:
+                    progress(row)
     return [row for place in sorted(found) for row in found[place]]
+
+
+def _call(work: Callable[[Sequence[str]], list[Row]], paths: Sequence[str]) -> list[Row]:
+    return work(paths)
 
 
 def _groups(paths: Sequence[str]) -> list[list[str]]:
