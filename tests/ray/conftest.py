@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -16,9 +16,6 @@ import tfrecord
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARDS = 40
-
-if importlib.util.find_spec("ray") is None:
-    collect_ignore_glob = ["test_*.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """Ray with two CPUs. Its worker processes import this checkout."""
-    import ray
-
+    ray = pytest.importorskip("ray")
+    importlib.import_module("ray.data")
     here = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     ray.init(
         num_cpus=2,

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import tfrecord
 from tfrecord import FixedLenFeature, RaggedFeature
+
+pa = pytest.importorskip("pyarrow")
 
 Shards = tuple[Path, int]
 
@@ -366,6 +367,7 @@ class _Failing:
 def test_errors_of_the_system_are_tried_again(
     errors: list[OSError], works: bool, indexed: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("ray")
     from tfrecord.ray import blocks
 
     waits: list[float] = []
