@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -47,6 +48,7 @@ RANKS = {
 }
 
 
+@functools.cache
 def modules(package: str) -> dict[str, Path]:
     """Name within the package ("" is its face) -> file, kernels too."""
     found = {}
@@ -61,6 +63,7 @@ def room(name: str) -> str:
     return name.split(".")[0] or "__init__"
 
 
+@functools.cache
 def imported(package: str, name: str, path: Path) -> set[tuple[str, str]]:
     """(package, module) of ours that a file imports, inside functions too."""
     # Of a kernel only the import lines are Python.
