@@ -35,7 +35,7 @@ from tfrecord.loaders import (
 )
 from tfrecord.parse import as_payloads
 from tfrecord.process import extract_feature_dict, process_feature
-from tfrecord.sampling.orders import Permutation
+from tfrecord.sampling.permutation import Permutation
 from tfrecord.schema import Schema
 
 # The functions are here for code that knows them as tfrecord.reader.tfrecord_loader and so on.

@@ -26,7 +26,7 @@ from tfrecord._cli.convert import (
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.reader import TFRecordReader
-from tfrecord.sampling.orders import Permutation
+from tfrecord.sampling.permutation import Permutation
 
 _POSITIONS = 1024
 _COPY = 8 << 20

@@ -1,17 +1,8 @@
 """Which record is read when, and by whom: orders, shares and mixes, without torch and without a file."""
 
-from tfrecord.sampling.orders import (
-    SPLITS,
-    BlockOrder,
-    Order,
-    Permutation,
-    QueueOrder,
-    Share,
-    StoredOrder,
-    derive_key,
-    hash_places,
-    shuffled_order,
-)
+from tfrecord.sampling.orders import BlockOrder, Order, QueueOrder, StoredOrder, shuffled_order
+from tfrecord.sampling.permutation import Permutation, derive_key, hash_places
+from tfrecord.sampling.share import SPLITS, Share
 
 __all__ = [
     "BlockOrder",

@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from indexer.errors import TFRecordError
 from indexer.options import warn_caller
-from tfrecord.sampling.orders import SPLITS, Share
+from tfrecord.sampling.share import SPLITS, Share
 from tfrecord.torch._options import EpochOptions, as_integer
 from tfrecord.torch._producer import WINDOW
 from tfrecord.torch._source import DROPPED
@@ -20,6 +20,7 @@ from tfrecord.torch._state import MOST, Restored, check_state, full_state, start
 from tfrecord.torch._workers.epochs import EpochCounter, PassKey, Start
 from tfrecord.torch._workers.errors import for_loader
 from tfrecord.torch._workers.ranks import Consumer, RankResolver, worker_place
+from tfrecord.torch._workers.restored import LoaderState
 
 __all__ = ["EpochDataset"]
 
@@ -44,6 +45,7 @@ class EpochDataset(IterableDataset[Any]):
         self.drop_last = bool(options.drop_last)
         self.reshuffle_each_epoch = bool(options.reshuffle_each_epoch)
         self._counter = EpochCounter()
+        self._loader_state = LoaderState()
         self._fresh()
 
     def _fresh(self) -> None:
@@ -282,7 +284,6 @@ class _Pass:
         self.taken = 0
         self.shift = 0
         self.at_end = False  # nothing is left
-        self._ahead = False  # of an epoch that may be taken back
         self._items: Iterator[Any] | None = None
 
     def __iter__(self) -> _Pass:
@@ -295,9 +296,6 @@ class _Pass:
             return next(self._items)
         except StopIteration:
             self.at_end = True
-            if self._ahead:
-                self._ahead = False
-                self.dataset._counter.end_restored()
             raise
         except TFRecordError as error:
             carried = for_loader(error)
@@ -313,6 +311,8 @@ class _Pass:
         over = self._bind()
         assert self.start is not None
         dataset._current = self
+        if over is not None and dataset._loader_state.finished:
+            return iter(())  # the loader throws this pass away, and asks for the next one
         if not dataset.positioned:
             return self._from_stream(Consumer(rank, world_size, worker, num_workers))
         total, produce, failure = dataset.open_epoch(dataset.state_epoch(self.start.epoch))
@@ -337,8 +337,9 @@ class _Pass:
             return None
         if restored.done and dataset._counter.all_done(key):
             # Every worker's share was done: that epoch is over, and this is the next one's pass.
-            self.start, self._ahead = Start(restored.start.epoch + 1), True
-            dataset._counter.begin_restored(key, self.start.epoch)
+            self.start = Start(restored.start.epoch + 1)
+            if not dataset._loader_state.finished:
+                dataset._counter.begin_next(self.start.epoch)
             return restored
         self.start, self.taken, self.shift = restored.start, restored.taken, restored.shift
         return None

@@ -11,8 +11,9 @@ from typing import Any
 from indexer.errors import CorruptRecordError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord.reader import TFRecordReader
-from tfrecord.sampling.orders import Share, StoredOrder, shuffled_order
+from tfrecord.sampling.orders import StoredOrder, shuffled_order
 from tfrecord.sampling.permutation import derive_key
+from tfrecord.sampling.share import Share
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._options import (
     EpochOptions,

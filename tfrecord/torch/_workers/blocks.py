@@ -1,31 +1,36 @@
 """Shared memory that a worker uses again and again to hand batches to the main process.
 
-Fresh shared memory costs a page fault for every few kilobytes, more than the copy itself. So a worker keeps
-a few
-blocks: it fills a free one and sends its name; the receiver copies the batch out and marks the block free.
-Where a block cannot be had (none is free, or the system has no memfd) the caller sends the bytes themselves.
+Fresh shared memory costs a page fault every few kilobytes, which is more than the copy itself. So a worker
+keeps a few blocks. It fills a free one and sends its name; the receiver copies the batch out and marks the
+block free. Where no block can be had (none is free, or the system has no memfd), the caller sends the bytes.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import secrets
 from dataclasses import dataclass
 
 __all__ = ["Block", "release", "take", "view"]
 
-_HEAD = 64  # byte 0 says whether the block is in use
+_HEAD = 64  # byte 0 says whether the block is in use; the serial number is in bytes 8 to 16
+_SERIAL = slice(8, 16)
 _MOST_BLOCKS = 8
 _SMALLEST = 1 << 20
 
 
 @dataclass(frozen=True)
 class Block:
-    """Where a block is to be found while the process that made it lives."""
+    """Where to find a block while the process that made it lives.
+
+    The system gives process ids and descriptors out again, so only `serial` tells a block from a later one.
+    """
 
     pid: int
     descriptor: int
     size: int
+    serial: bytes
 
     @property
     def path(self) -> str:
@@ -60,8 +65,9 @@ class _Blocks:
         try:
             descriptor = os.memfd_create("tfrecord-batch", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, whole)
-            block = Block(self.pid, descriptor, whole)
-            self.maps[block] = mmap.mmap(descriptor, whole)
+            block = Block(self.pid, descriptor, whole, secrets.token_bytes(8))
+            memory = self.maps[block] = mmap.mmap(descriptor, whole)
+            memory[_SERIAL] = block.serial
         except OSError:
             return None
         return block
@@ -72,7 +78,7 @@ class _Blocks:
 
 
 _own: _Blocks | None = None
-_opened: dict[Block, mmap.mmap] = {}
+_opened: dict[str, tuple[Block, mmap.mmap]] = {}  # by path: a block replaces the one that it follows
 
 
 def take(size: int) -> Block | None:
@@ -86,21 +92,32 @@ def take(size: int) -> Block | None:
 
 
 def view(block: Block) -> memoryview:
-    """The memory of a block, of this process or of another one. OSError where that other one is gone."""
-    if block.pid == os.getpid() and _own is not None:
+    """The memory of a block of this process or of another. OSError where that process or block is gone."""
+    if _own is not None and block in _own.maps:
         return memoryview(_own.maps[block])[_HEAD:]
-    memory = _opened.get(block)
-    if memory is None:
-        for other in [other for other in _opened if not os.path.exists(other.path)]:
-            del _opened[other]  # its process has ended
-        descriptor = os.open(block.path, os.O_RDWR)
-        try:
-            memory = _opened[block] = mmap.mmap(descriptor, block.size)
-        finally:
-            os.close(descriptor)
-    return memoryview(memory)[_HEAD:]
+    return memoryview(_open(block))[_HEAD:]
+
+
+def _open(block: Block) -> mmap.mmap:
+    """The map of another process's block."""
+    held = _opened.get(block.path)
+    if held is not None and held[0] == block:
+        return held[1]
+    for path in [path for path in _opened if not os.path.exists(path)]:
+        del _opened[path]  # its process has ended
+    descriptor = os.open(block.path, os.O_RDWR)
+    try:
+        memory = mmap.mmap(descriptor, block.size)
+    except ValueError:  # shorter than that
+        raise OSError(f"{block.path} holds another block") from None
+    finally:
+        os.close(descriptor)
+    if memory[_SERIAL] != block.serial:
+        raise OSError(f"{block.path} holds another block")
+    _opened[block.path] = block, memory
+    return memory
 
 
 def release(block: Block) -> None:
     """The receiver has copied what it needs."""
-    _opened[block][0] = 0
+    _open(block)[0] = 0

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import current_process
-from os import getpid
 from typing import Any, NamedTuple
 
-from tfrecord.torch._workers.shared_words import SLOT_WORDS, SharedWords, is_alive
+from tfrecord.torch._workers.shared_words import SLOT_WORDS, SharedWords
 
 __all__ = ["EpochCounter", "PassKey", "Start"]
 
@@ -23,8 +22,6 @@ _RECENT = 7  # passes remembered; a process rarely has two under way at once
 
 # Words of a slot: the next pass, then a ring of recent ones.
 _EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS = range(7)
-# Of an epoch begun by workers that were restored at the end of the one before: see `begin_restored`.
-_AHEAD, _AHEAD_SEED, _AHEAD_IDENTITY, _AHEAD_ENDED = range(7, 11)
 _HEAD = 16
 # Words of a recent pass; it is in use where its state is not 0.
 _STATE, _SEED, _NUMBER, _IDENTITY, _P_EPOCH, _P_POSITION, _P_LAYOUT, _JOINED = range(8)
@@ -89,14 +86,14 @@ class EpochCounter:
         with self._words() as words:
             words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
             words[_LOADED] = loaded
-            words[_BY_WORKERS] = words[_AHEAD] = 0
+            words[_BY_WORKERS] = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Start `epoch` next, from its beginning unless it is the epoch of a loaded state."""
         with self._words() as words:
             if not (words[_LOADED] and words[_EPOCH] == epoch):
                 words[_EPOCH], words[_POSITION], words[_LAYOUT], words[_LOADED] = epoch, 0, 0, 0
-            words[_BY_WORKERS] = words[_AHEAD] = 0
+            words[_BY_WORKERS] = 0
 
     def begin(self, key: PassKey | None = None) -> Start:
         """Start the next pass; with a worker's key, once for all the workers of that pass."""
@@ -106,7 +103,6 @@ class EpochCounter:
                 if found is not None:
                     _set_bit(found[_JOINED:], key.worker)
                     return Start(*map(int, found[_P_EPOCH : _P_LAYOUT + 1]))
-            self._settle_ahead(words, key)
             start = Start(int(words[_EPOCH]), int(words[_POSITION]), int(words[_LAYOUT]))
             words[_EPOCH] += 1
             words[_POSITION] = words[_LAYOUT] = words[_LOADED] = 0
@@ -126,34 +122,11 @@ class EpochCounter:
             if done:
                 _set_bit(found[_DONE:], key.worker)
 
-    def begin_restored(self, key: PassKey, epoch: int) -> None:
-        """Workers that were restored at an epoch's end go on with `epoch`, the next one.
-
-        A StatefulDataLoader restores such a set also where the loop had seen the end: then it lets the set
-        read ahead a little, throws it away, and asks again. So the epoch is taken back if the next pass
-        finds that set unfinished: its process alive, or (workers that persist) asked anew before all had
-        come to their ends.
-        """
+    def begin_next(self, epoch: int) -> None:
+        """Workers that were restored at the end of an epoch begin `epoch`, the next one: it counts once."""
         with self._words() as words:
             if words[_EPOCH] == epoch and not words[_POSITION]:
                 words[_EPOCH] += 1
-                words[_AHEAD], words[_AHEAD_ENDED] = getpid(), 0
-                words[_AHEAD_SEED], words[_AHEAD_IDENTITY] = key.seed, key.identity
-
-    def end_restored(self) -> None:
-        """A worker has come to the end of an epoch that it began so."""
-        with self._words() as words:
-            words[_AHEAD_ENDED] += 1
-
-    def _settle_ahead(self, words: Any, key: PassKey | None) -> None:
-        if words[_AHEAD] and key is not None:
-            near = abs(int(words[_AHEAD_IDENTITY]) - key.identity) < key.num_workers
-            if words[_AHEAD_SEED] == key.seed and near:
-                unfinished = words[_AHEAD_ENDED] < key.num_workers
-            else:
-                unfinished = is_alive(int(words[_AHEAD]))
-            words[_EPOCH] -= unfinished
-        words[_AHEAD] = 0
 
     def all_done(self, key: PassKey) -> bool:
         """Whether all workers of a restored pass were done: then it is the next epoch's turn."""
