@@ -5,18 +5,34 @@ from __future__ import annotations
 import difflib
 import operator
 import sys
+import threading
 import warnings
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
 
-__all__ = ["check_count", "check_threads", "listed", "near_matches", "warn_caller"]
+__all__ = [
+    "CallerPlace",
+    "caller_place",
+    "calls_from",
+    "check_count",
+    "check_threads",
+    "listed",
+    "near_matches",
+    "warn_caller",
+]
 
 _MOST_THREADS = 256
 # Comparing names takes about 10 microseconds each.
 _MOST_COMPARED = 10_000
 _MOST_LISTED = 20
-_OWN = ("indexer", "tfrecord")
+# Frames of these are between a line of the user and the place in the library that has something to say.
+_PASSED_THROUGH = (
+    *("indexer", "tfrecord", "torch", "torchdata"),
+    *("concurrent", "contextlib", "multiprocessing", "threading"),
+)
+_thread = threading.local()
 
 
 def check_count(value: Any, what: str) -> int:
@@ -57,9 +73,39 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(shown) or "none"
 
 
+class CallerPlace(NamedTuple):
+    """A line of the user's program, as `warnings.warn_explicit` takes it."""
+
+    filename: str
+    lineno: int
+    module: str | None
+    registry: dict[Any, Any]
+
+
+def caller_place() -> CallerPlace | None:
+    """The line that called into the library, however deep in it this is, and through whatever loader.
+
+    In a thread that `calls_from` gave a place, that place. None where there is no such line.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_THROUGH:
+        frame = frame.f_back
+    if frame is None:
+        return getattr(_thread, "place", None)
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    return CallerPlace(frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
+
+
+def calls_from(place: CallerPlace | None) -> None:
+    """Say where this thread's work was asked for."""
+    _thread.place = place
+
+
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the line that called into the library, however deep in it this is."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OWN:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    """A warning at the line that called into the library (see `caller_place`)."""
+    place = caller_place()
+    if place is None:
+        warnings.warn(message, category, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, category, *place)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 import secrets
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from indexer.errors import printable
 from indexer.options import check_count, check_threads
 from indexer.paths import Paths
 from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
-from tfrecord._columns.arrays import Int64Array, as_position, as_positions, is_integer
+from tfrecord._columns.arrays import Int64Array, as_position, is_integer
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
@@ -102,6 +102,7 @@ class TFRecordReader:
         mmap: bool = True,
         max_spool_bytes: int = 4 << 30,
     ) -> None:
+        self._call = call_text(type(self).__name__, TFRecordReader.__init__, locals())
         policy = DamagePolicy(on_error, max_skips)
         options = ReadOptions(
             normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
@@ -168,24 +169,12 @@ class TFRecordReader:
         return len(self._view)
 
     def __repr__(self) -> str:
-        files = self.paths[0] if self.num_files == 1 else f"{self.paths[0]} and {self.num_files - 1} more"
-        if self._closed:
-            return printable(f"<TFRecordReader {files}, closed>")
-        count = f", {len(self)} record{'s' * (len(self) != 1)}" if self._view.length_known else ""
-        kind = f", {self._view.decoder.record_type}" if self._view.decoder.record_type else ""
-        return printable(f"<TFRecordReader {files}{count}{kind}>")
+        # Of the arguments alone: grain compares it with that of the reader that a checkpoint was made with.
+        return f"<closed {self._call}>" if self._closed else self._call
 
     def locate(self, position: SupportsIndex) -> tuple[str, int]:
         """The path and the number within it of the record at ``position``."""
         return self._view.locate(as_position(position, len(self), "records"))
-
-    def _positions(self, positions: Any) -> Int64Array:
-        """Positions as users give them (list, array, mask, range, slice), checked, as an array."""
-        if isinstance(positions, slice):
-            return np.arange(*positions.indices(len(self)), dtype=np.int64)
-        if isinstance(positions, str | bytes | Set | Mapping) or not hasattr(positions, "__len__"):
-            raise TypeError(f"positions are integers, a slice or a mask, not {type(positions).__name__}")
-        return as_positions(positions, len(self), "records")
 
     # ---- records -------------------------------------------------------------------------------------------
 
@@ -196,7 +185,7 @@ class TFRecordReader:
 
     def read_raw(self, positions: Any) -> BytesColumn:
         """The payloads at ``positions``, in that order, less the damaged ones where damage is skipped."""
-        return self._view.fetch(self._positions(positions)).payloads
+        return self._view.fetch(self._view.positions(positions)).payloads
 
     def read(self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int = 1) -> Batch:
         """The records at ``positions`` as columns, one row each, in that order.
@@ -209,7 +198,7 @@ class TFRecordReader:
         ``positions``; a callable ``on_error`` is told which they are.
         """
         names, threads = self._view.decoder.check_columns(columns), check_threads(num_threads)
-        return self._view.read(self._positions(positions), names, threads)
+        return self._view.read(self._view.positions(positions), names, threads)
 
     def decode(
         self,
@@ -348,7 +337,9 @@ class TFRecordReader:
         ``positions`` as those of `read`; of a view they count within it.
         """
         made = copy.copy(self)
-        made._view = self._view.select(self._positions(positions))
+        chosen = self._view.positions(positions)
+        made._view = self._view.select(chosen)
+        made._call = f"{self._call}.select({array_text(chosen)})"
         made._views, made._owns_store = weakref.WeakSet(), False
         self._views.add(made)
         return made

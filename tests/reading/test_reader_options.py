@@ -13,6 +13,7 @@ import pytest
 from recorded import example, ids, write
 
 from indexer.errors import ChecksumError, TFRecordError
+from tfrecord.features import FixedLenFeature
 from tfrecord.reader import TFRecordReader, build_index, tfrecord_iterator
 
 
@@ -105,13 +106,26 @@ def test_random_positions_near_and_far_without_a_map(tmp_path: Path) -> None:
         assert reader.read(asked).to_list() == [payloads[position] for position in asked]
 
 
-def test_repr_names_the_files(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tfrecord", [example(0)])
-    assert "a.tfrecord" in repr(TFRecordReader(path))
-    two = TFRecordReader([path, path])
-    assert "1 more" in repr(two)
-    assert len(two) == 2
-    assert "2 records" in repr(two)
+def test_a_repr_is_the_call_alone(tmp_path: Path) -> None:
+    """grain compares it with that of the reader that a checkpoint was made with."""
+    path = write(tmp_path / "a.tfrecord", [example(number) for number in range(3)])
+    features = {"id": FixedLenFeature((), "int")}
+    reader = TFRecordReader(path, features=features, verify=False, on_error=example)
+    before = repr(reader)
+    assert before.startswith(f"TFRecordReader({os.fspath(path)!r}, features={{'id': FixedLenFeature")
+    assert "verify=False" in before and ".example" in before and "mmap" not in before
+    assert len(reader) == 3 and reader.record_type == "example" and len(list(reader)) == 3
+    assert reader.schema.num_records == 3 == reader.read([0, 1, 2]).num_rows
+    assert (
+        repr(reader)
+        == before
+        == repr(TFRecordReader(path, features=features, verify=False, on_error=example))
+    )
+    assert repr(TFRecordReader(path)) == f"TFRecordReader({os.fspath(path)!r})"
+    assert repr(reader.select([0, 1])) == repr(reader.select(range(2))) != repr(reader.select([1, 0]))
+    many = [path] * 30
+    assert len(repr(TFRecordReader(many))) < 5 * len(os.fspath(path)) + 100
+    assert repr(TFRecordReader(many)) != repr(TFRecordReader([*many, path]))
 
 
 @pytest.mark.parametrize("mmap", [True, False])

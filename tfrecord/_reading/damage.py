@@ -45,6 +45,8 @@ class DamagePolicy:
         self._lock = ForkSafeLock()
         self._seen: dict[str | None, bytearray] = {}  # one bit a record
         self._count = 0
+        #: Called with the place (path, record) of each record that is skipped, once.
+        self.on_skip: Callable[[str | None, int], object] | None = None
 
     @property
     def num_skipped(self) -> int:
@@ -62,6 +64,8 @@ class DamagePolicy:
                 raise error
             self._mark(error.path, error.record or 0)
             self._count += 1
+            if self.on_skip is not None:
+                self.on_skip(error.path, error.record or 0)
         if not callable(self.on_error):
             return
         try:

@@ -46,6 +46,14 @@ class RowBatch:
         records = np.arange(run.first, run.first + count * run.step, run.step, dtype=np.int64)
         return cls(payloads, paths, np.broadcast_to(np.int64(number), (count,)), records, (run,))
 
+    @classmethod
+    def of_payloads(cls, payloads: Sequence[tuple[str, int, Any]]) -> RowBatch:
+        """Of (path, record, payload) each."""
+        paths = list(dict.fromkeys(path for path, _, _ in payloads))
+        numbers = np.array([paths.index(path) for path, _, _ in payloads], np.int64)
+        records = np.array([record for _, record, _ in payloads], np.int64)
+        return cls(BytesColumn.from_list(payload for _, _, payload in payloads), paths, numbers, records)
+
     def __len__(self) -> int:
         return len(self.records)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from tfrecord._columns.arrays import Int64Array
+from tfrecord._columns.arrays import Int64Array, as_positions
 from tfrecord._reading.decoder import Batch, RecordDecoder
 from tfrecord._reading.index_columns import dense_plans, find_type
 from tfrecord._reading.rows import RowBatch
@@ -46,6 +47,14 @@ class RecordView:
             selection = positions.copy()
         selection.setflags(write=False)
         return replace(self, selection=selection)
+
+    def positions(self, positions: Any) -> Int64Array:
+        """Positions as users give them (list, array, mask, range, slice), checked, as an array."""
+        if isinstance(positions, slice):
+            return np.arange(*positions.indices(len(self)), dtype=np.int64)
+        if isinstance(positions, str | bytes | Set | Mapping) or not hasattr(positions, "__len__"):
+            raise TypeError(f"positions are integers, a slice or a mask, not {type(positions).__name__}")
+        return as_positions(positions, len(self), "records")
 
     def stored(self, positions: Int64Array) -> Int64Array:
         """Positions in the view as positions in the store."""

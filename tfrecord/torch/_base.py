@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from indexer.errors import TFRecordError
 from indexer.options import warn_caller
-from tfrecord.sampling.share import SPLITS, Share
-from tfrecord.torch._options import EpochOptions, as_integer
+from tfrecord.sampling.mixing import ENDLESS
+from tfrecord.sampling.orders import Order
+from tfrecord.sampling.plans import BatchPlan, Plan, RecordPlan
+from tfrecord.sampling.share import Share
+from tfrecord.torch._operations import Bucket, Operation, Repeat, Skip, Take, make_plan
+from tfrecord.torch._options import DatasetOptions, as_integer
+from tfrecord.torch._pass import Pass, PassIterator
 from tfrecord.torch._producer import WINDOW
-from tfrecord.torch._source import DROPPED
+from tfrecord.torch._source import Source
 from tfrecord.torch._state import MOST, Restored, check_state, full_state, start_of, worker_fields
 from tfrecord.torch._workers.epochs import EpochCounter, PassKey, Start
-from tfrecord.torch._workers.errors import for_loader
-from tfrecord.torch._workers.ranks import Consumer, RankResolver, worker_place
+from tfrecord.torch._workers.ranks import Consumer, RankResolver
 from tfrecord.torch._workers.restored import LoaderState
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["EpochDataset"]
 
@@ -28,31 +37,29 @@ __all__ = ["EpochDataset"]
 class EpochDataset(IterableDataset[Any]):
     """An iterable dataset whose passes are numbered epochs, dealt to ranks and workers, and resumable."""
 
-    def __init__(self, options: EpochOptions) -> None:
+    def __init__(self, options: DatasetOptions) -> None:
         super().__init__()
-        seed, world_size = options.seed, options.world_size
-        split, batch_size = options.split, options.batch_size
-        if split not in SPLITS:
-            raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {split!r}")
-        if options.drop_last and batch_size is None:
-            raise ValueError("drop_last needs a batch_size (the DataLoader has a drop_last of its own)")
-        self._ranks = RankResolver(options.rank, world_size)
-        self._drew_seed = seed is None
-        self.seed = secrets.randbits(62) if seed is None else as_integer(seed, "seed")
-        self._check_seed(1 if world_size is None else world_size)
-        self.split = split
-        self.batch_size = None if batch_size is None else as_integer(batch_size, "batch_size", 1)
+        self._ranks = RankResolver(options.rank, options.world_size)
+        self._drew_seed = options.seed is None
+        self.seed = secrets.randbits(62) if options.seed is None else int(options.seed)
+        self._check_seed(options.world_size or 1)
+        self.split = options.split
+        self.batch_size = None if options.batch_size is None else int(options.batch_size)
         self.drop_last = bool(options.drop_last)
         self.reshuffle_each_epoch = bool(options.reshuffle_each_epoch)
+        self.prefetch = int(options.prefetch)
+        self.operations: tuple[Operation, ...] = ()
+        self._call = type(self).__name__
         self._counter = EpochCounter()
         self._loader_state = LoaderState()
         self._fresh()
 
     def _fresh(self) -> None:
         """What belongs to one process and one time."""
-        self._current: _Pass | None = None
+        self._current: Pass | None = None
         self._passes = 0
         self._restored: Restored | None = None
+        self._plan: tuple[tuple[int, int], Plan] | None = None
 
     def _check_seed(self, world_size: int) -> None:
         if self._drew_seed and world_size > 1:
@@ -66,28 +73,60 @@ class EpochDataset(IterableDataset[Any]):
         """Whether any place of an epoch can be reached at once."""
 
     @abstractmethod
-    def num_units(self) -> int:
-        """Items of one epoch, over all ranks: records, or batches with `batch_size`."""
+    def sources(self) -> list[Source]:
+        """Where the records come from."""
 
     @abstractmethod
-    def produce(self, epoch: int, turn: int = 0) -> Any:
-        """A function from places and padding flags to an iterator of their items, for one epoch."""
+    def order(self, epoch: int, source_pass: int = 0) -> Order:
+        """The records of an epoch before any operation; `source_pass` counts the passes of a mix."""
 
-    def open_epoch(self, epoch: int) -> tuple[int, Any, TFRecordError | None]:
-        """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
-        return self.num_units(), self.produce(epoch), None
+    @abstractmethod
+    def produce(self, epoch: int) -> Callable[..., Iterator[Any]]:
+        """A function from items of an epoch and padding flags to an iterator of what is handed out."""
 
     @abstractmethod
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
         """Where places cannot be reached: one consumer's items after the first `skip`, and which is last."""
 
-    def window(self) -> int:
-        """Places worked out at a time."""
-        return max(1, WINDOW // (self.batch_size or 1))
-
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What a state must agree with, JSON-able."""
+
+    def _described_operations(self) -> dict[str, Any]:
+        """Their part of `describe`, which states of datasets without operations do not have."""
+        return {"operations": [one.describe() for one in self.operations]} if self.operations else {}
+
+    @property
+    def gives_batches(self) -> bool:
+        """Whether items are batches, not records."""
+        return self.batch_size is not None or any(isinstance(one, Bucket) for one in self.operations)
+
+    def batched(self, order: Order) -> Plan:
+        """The records of an order as items."""
+        if self.batch_size is None:
+            return RecordPlan(order)
+        return BatchPlan(order, self.batch_size, self.drop_last)
+
+    def plan(self, epoch: int, source_pass: int = 0) -> Plan:
+        """The items of an epoch, over all ranks."""
+        key = (epoch, source_pass)
+        if self._plan is None or self._plan[0] != key:
+            order = partial(self.order, source_pass=source_pass)
+            self._plan = key, make_plan(self.operations, epoch, order, self.batched)
+        return self._plan[1]
+
+    def num_units(self, epoch: int | None = None) -> int:
+        """Items of an epoch (None: the next one), over all ranks: records, or batches with `batch_size`."""
+        return len(self.plan(self._counter.peek().epoch if epoch is None else epoch))
+
+    def open_epoch(self, epoch: int) -> tuple[int, Callable[..., Iterator[Any]], TFRecordError | None]:
+        """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
+        return self.num_units(epoch), self.produce(epoch), None
+
+    def window(self) -> int:
+        """Items worked out at a time."""
+        sizes = [size for one in self.operations if isinstance(one, Bucket) for size in one.batch_sizes]
+        return max(1, WINDOW // max([self.batch_size or 1, *sizes]))
 
     def state_epoch(self, epoch: int) -> int:
         """The epoch that decides the order."""
@@ -115,9 +154,9 @@ class EpochDataset(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """The next epoch's items for this rank and worker; it begins (and counts) with the first item."""
-        self._current = _Pass(self, self._passes)
+        self._current = Pass(self, self._passes)
         self._passes += 1
-        return self._current
+        return PassIterator(self._current)
 
     def __len__(self) -> int:
         """What one whole pass of this rank yields, all its workers together (an upper bound where records may
@@ -128,12 +167,67 @@ class EpochDataset(IterableDataset[Any]):
                 "(python -m indexer build PATH)"
             )
         rank, world_size = self._ranks()
-        return Share(self.num_units(), rank, world_size, split=self.split).rank_length
+        total = self.num_units()
+        if total >= ENDLESS:
+            raise TypeError(f"{type(self).__name__} has no length: it repeats without end")
+        return Share(total, rank, world_size, split=self.split).rank_length
+
+    @property
+    def num_skipped(self) -> int:
+        """How many different damaged records were skipped, by this process and the workers of its loaders."""
+        return self._counter.num_skipped()
+
+    def count_skips(self) -> None:
+        """Count in `num_skipped` what is skipped from now on in this process."""
+        for source in self.sources():
+            source.view.store.policy.on_skip = self._counter.record_skip
+
+    def __repr__(self) -> str:
+        return self._call
 
     def _say_once(self, bit: int, message: str) -> None:
         """A warning that only the first pass gives, over all worker processes."""
         if self._counter.first(bit):
             warn_caller(message)
+
+    # ---- operations ----------------------------------------------------------------------------------------
+
+    def take(self, count: int) -> Self:
+        """A dataset of the first `count` items of each epoch's order: records, or batches with `batch_size`.
+
+        With a shuffle each epoch takes others; choose fixed records by `TFRecordReader.select`.
+        """
+        return self._with(Take(as_integer(count, "count", 0)), f".take({count})")
+
+    def skip(self, count: int) -> Self:
+        """A dataset of each epoch's items but for the first `count`; see `take`."""
+        return self._with(Skip(as_integer(count, "count", 0)), f".skip({count})")
+
+    def repeat(self, count: int | None = None) -> Self:
+        """A dataset of which each epoch is `count` epochs of this one, one after another; None: without end.
+
+        Epoch e of it is the epochs e x `count`, e x `count` + 1, ... of this one.
+        """
+        times = None if count is None else as_integer(count, "count", 0)
+        return self._with(Repeat(times), f".repeat({'' if count is None else count})")
+
+    def _with(self, operation: Operation, text: str) -> Self:
+        """This dataset with one operation more, and an epoch counter of its own."""
+        if not self.positioned:
+            name, path = text[1:].partition("(")[0], self.sources()[0].paths[0]
+            raise ValueError(
+                f"{name} needs positions, and {path} is compressed and has no index: build an index "
+                "(python -m indexer build PATH)"
+            )
+        made = self._copy(text)
+        made.operations = (*self.operations, operation)
+        return made
+
+    def _copy(self, text: str) -> Self:
+        made = copy.copy(self)
+        made._call = self._call + text
+        made._counter = EpochCounter()
+        return made
 
     # ---- state ---------------------------------------------------------------------------------------------
 
@@ -164,7 +258,7 @@ class EpochDataset(IterableDataset[Any]):
         if current.share is None:
             return self._stream_state(current, options, rank, world_size)
         share = current.share
-        at = share.resume_at(current.taken)
+        at = share.resume_at(current.items_consumed)
         done = current.at_end
         if done and at >= share.end:
             return full_state(Start(current.start.epoch + 1), options, rank, world_size)
@@ -172,25 +266,25 @@ class EpochDataset(IterableDataset[Any]):
         return full_state(Start(current.start.epoch, at), options, rank, world_size, **more)
 
     def _stream_state(
-        self, current: _Pass, options: dict[str, Any], rank: int, world_size: int
+        self, current: Pass, options: dict[str, Any], rank: int, world_size: int
     ) -> dict[str, Any]:
         assert current.start is not None
         if current.at_end:
             return full_state(Start(current.start.epoch + 1), options, rank, world_size)
-        start = Start(current.start.epoch, current.taken)
+        start = Start(current.start.epoch, current.items_consumed)
         return full_state(start, options, rank, world_size, layout=1)
 
     def _worker_state(self, info: Any, options: dict[str, Any], rank: int, world_size: int) -> dict[str, Any]:
         current = self._current
         more = {"worker": info.id, "num_workers": info.num_workers}
         if current is not None and current.start is not None:
-            at = Restored(current.start, current.taken, current.at_end, current.shift)
+            at = Restored(current.start, current.items_consumed, current.at_end, current.worker_offset)
         elif self._restored is not None:
             at = self._restored
         else:
             number = current.number if current is not None else self._passes
             at = Restored(self._counter.peek(PassKey.of_worker(info, number)))
-        more |= {"taken": at.taken, "done": at.done, "shift": at.shift}
+        more |= {"taken": at.items_consumed, "done": at.done, "shift": at.worker_offset}
         return full_state(at.start, options, rank, world_size, **more)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -202,7 +296,7 @@ class EpochDataset(IterableDataset[Any]):
         check_state(state, self.describe())
         rank, world_size = self._ranks()
         if self.positioned:
-            total, ranks = self.num_units(), state["world_size"]
+            total, ranks = self.num_units(state["epoch"]), state["world_size"]
             if state["position"] > total + -total % ranks:  # a padded epoch has as many for each rank
                 raise ValueError(f"the state is at item {state['position']} of an epoch that has {total}")
         self._check_world(state, world_size)
@@ -252,7 +346,7 @@ class EpochDataset(IterableDataset[Any]):
                 "(python -m indexer build PATH)"
             )
         rank, world_size = self._ranks()
-        total = self.num_units()
+        total = self.num_units(max(number, 0))
         if number < 0 or not 0 <= place <= max(total, Share(total, split=self.split).end):
             raise ValueError(f"an epoch has {total} items, and epochs count from 0: got ({number}, {place})")
         end = Share(total, rank, world_size, split=self.split).end
@@ -261,112 +355,10 @@ class EpochDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_current", "_passes", "_restored"):
+        for name in ("_current", "_passes", "_restored", "_plan"):
             del state[name]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._fresh()
-
-
-class _Pass:
-    """One pass over a dataset by this process: an iterator that knows how far it is.
-
-    Which epoch it is is settled at the first item, so that a loader may make iterators that it never uses.
-    """
-
-    def __init__(self, dataset: EpochDataset, number: int) -> None:
-        self.dataset = dataset
-        self.number = number
-        self.start: Start | None = None
-        self.share: Share | None = None
-        self.taken = 0
-        self.shift = 0
-        self.at_end = False  # nothing is left
-        self._items: Iterator[Any] | None = None
-
-    def __iter__(self) -> _Pass:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            if self._items is None:
-                self._items = self._begin()
-            return next(self._items)
-        except StopIteration:
-            self.at_end = True
-            raise
-        except TFRecordError as error:
-            carried = for_loader(error)
-            if carried is error:
-                raise
-            raise carried from error
-
-    def _begin(self) -> Iterator[Any]:
-        dataset = self.dataset
-        rank, world_size = dataset._ranks()
-        dataset._check_seed(world_size)
-        worker, num_workers = worker_place()
-        over = self._bind()
-        assert self.start is not None
-        dataset._current = self
-        if over is not None and dataset._loader_state.finished:
-            return iter(())  # the loader throws this pass away, and asks for the next one
-        if not dataset.positioned:
-            return self._from_stream(Consumer(rank, world_size, worker, num_workers))
-        total, produce, failure = dataset.open_epoch(dataset.state_epoch(self.start.epoch))
-        if over is not None:
-            # The loader goes on asking behind the worker that gave the last item: there the shares begin.
-            before = Share(
-                total, rank, world_size, split=dataset.split, start=over.start.position
-            ).rank_length
-            self.shift = (before + over.shift) % num_workers
-        place = (rank, world_size, (worker - self.shift) % num_workers, num_workers)
-        self.share = Share(total, *place, dataset.split, self.start.position)
-        return self._from_places(self.share, produce, failure)
-
-    def _bind(self) -> Restored | None:
-        """Take the epoch that comes next, or go on with the restored one; gives back one that was over."""
-        dataset = self.dataset
-        info = get_worker_info()
-        key = None if info is None else PassKey.of_worker(info, self.number)
-        restored, dataset._restored = dataset._restored, None
-        if restored is None or key is None:
-            self.start = dataset._counter.begin(key)
-            return None
-        if restored.done and dataset._counter.all_done(key):
-            # Every worker's share was done: that epoch is over, and this is the next one's pass.
-            self.start = Start(restored.start.epoch + 1)
-            if not dataset._loader_state.finished:
-                dataset._counter.begin_next(self.start.epoch)
-            return restored
-        self.start, self.taken, self.shift = restored.start, restored.taken, restored.shift
-        return None
-
-    def _from_places(self, share: Share, produce: Any, failure: TFRecordError | None) -> Iterator[Any]:
-        while self.taken < len(share):
-            places = share.places(self.taken, self.taken + self.dataset.window())
-            for item in produce(*share.wrap(places)):
-                self.taken += 1
-                self.at_end = self.taken >= len(share) and failure is None
-                if item is not DROPPED:
-                    yield item
-        if failure is not None:
-            raise failure
-
-    def _from_stream(self, consumer: Consumer) -> Iterator[Any]:
-        assert self.start is not None
-        if self.start.layout and self.start.layout != consumer.num_workers:
-            raise ValueError(
-                f"the state was made without workers, here are {consumer.num_workers}: compressed files "
-                "without an index are dealt by worker and cannot be resumed on another number; build an index"
-            )
-        self.taken = max(self.taken, self.start.position)
-        for item, last in self.dataset.stream(
-            self.dataset.state_epoch(self.start.epoch), consumer, self.taken
-        ):
-            self.taken += 1
-            self.at_end = last
-            if item is not DROPPED:
-                yield item

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch.utils.data import Dataset
 
 from indexer.errors import TFRecordError
-from tfrecord._columns.arrays import as_position, as_positions, is_integer
+from tfrecord._columns.arrays import as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
+from tfrecord._reading.call_text import call_text
 from tfrecord.reader import TFRecordReader
-from tfrecord.torch._options import make_finish, one_of, open_source
+from tfrecord.torch._options import ReaderOptions, check_transform, known_options, one_of, open_source
+from tfrecord.torch._producer import Finish
 from tfrecord.torch._workers.errors import for_loader
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["TFRecordMapDataset"]
 
@@ -39,22 +44,36 @@ class TFRecordMapDataset(Dataset[Any]):
         *,
         features: Any = None,
         sequence_features: Any = None,
-        **reader_options: Any,
+        on_error: Any = "raise",
+        max_skips: int | None = None,
+        **reader_options: Unpack[ReaderOptions],
     ) -> None:
+        self._call = call_text(type(self).__name__, TFRecordMapDataset.__init__, locals())
         super().__init__()
         features = one_of(features, description)
         sequence_features = one_of(sequence_features, sequence_description, "sequence_")
         self._reader, self.source = open_source(
-            data_path, index_path, features, sequence_features, compression_type, **reader_options
+            data_path,
+            index_path,
+            features,
+            sequence_features,
+            compression_type,
+            on_error=on_error,
+            max_skips=max_skips,
+            **known_options(TFRecordMapDataset.__init__, reader_options),
         )
         if self.source.skips:
             raise ValueError("a map-style dataset cannot leave records out: on_error must be 'raise'")
-        self.finish = make_finish(transform, False, "ragged", "exact")
+        check_transform(transform)
+        self.finish = Finish(transform)
 
     @property
     def reader(self) -> TFRecordReader:
         """The files; `reader.index.columns["label"]` are values kept in the index, for samplers."""
         return self._reader
+
+    def __repr__(self) -> str:
+        return self._call
 
     def __len__(self) -> int:
         return len(self.source)
@@ -64,13 +83,11 @@ class TFRecordMapDataset(Dataset[Any]):
         # A scalar tensor has dimensions, none, and is an index.
         if is_integer(index) or (getattr(index, "ndim", None) == 0 and hasattr(index, "__index__")):
             return self._records(np.array([as_position(index, len(self), "records")]))[0]
-        if isinstance(index, slice):
-            return self._records(np.arange(*index.indices(len(self)), dtype=np.int64))
-        return self._records(as_positions(index, len(self), "records"))
+        return self._records(self.source.view.positions(index))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """The records of a batch, fetched at once."""
-        return self._records(as_positions(list(indices), len(self), "records"))
+        return self._records(self.source.view.positions(list(indices)))
 
     def _records(self, positions: Any) -> list[Any]:
         try:

@@ -7,20 +7,62 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tfrecord._reading.rows import RowBatch, join_sources
 from tfrecord.sampling.mixing import MixOrder
 from tfrecord.sampling.permutation import Int64Array
+from tfrecord.sampling.plans import Plan
 from tfrecord.torch._producer import BoolArray, Finish, finish_batch
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Source
 
-__all__ = ["MixedBatches", "MixedRecords"]
+__all__ = ["DrawOrder", "MixedBatches", "MixedItems", "MixedPass", "MixedRecords"]
+
+
+class DrawOrder:
+    """The draws of one pass of a mix, numbered from `start` on."""
+
+    def __init__(self, count: int, start: int) -> None:
+        self.count, self.start = count, start
+
+    def __len__(self) -> int:
+        return self.count
+
+    def positions(self, places: npt.NDArray[Any]) -> Int64Array:
+        return places.astype(np.int64) + self.start
+
+
+class MixedItems:
+    """Items of a plan over draws, each from the pass of the mix that its draws belong to."""
+
+    def __init__(self, plan: Plan, make: Callable[[int], MixedPass]) -> None:
+        self._plan, self._make = plan, make
+        self._held: tuple[int, MixedPass] | None = None
+
+    def _pass(self, number: int) -> MixedPass:
+        if self._held is None or self._held[0] != number:
+            self._held = number, self._make(number)
+        return self._held[1]
+
+    def __call__(self, items: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        draws, row_splits = self._plan.records(items)
+        length = max(len(self._pass(0).mix), 1)
+        numbers = draws[row_splits[:-1]] // length
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(items)]
+        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+            if begin < end:
+                splits = row_splits[begin : end + 1]
+                own = draws[splits[0] : splits[-1]]
+                number = int(numbers[begin])
+                yield from self._pass(number).items(
+                    own - number * length, splits - splits[0], padding[begin:end]
+                )
 
 
 @dataclass
-class _Mixed:
-    """One epoch of a mix."""
+class MixedPass:
+    """One pass of a mix; a source that is drawn from beyond its end begins a pass of its own."""
 
     datasets: list[TFRecordDataset]
     mix: MixOrder
@@ -28,80 +70,77 @@ class _Mixed:
     epoch: int
     _held: dict[int, tuple[int, Any]] = field(default_factory=dict, init=False)
 
-    def _of_turn(self, number: int, turn: int, make: Callable[[int, int], Any]) -> Any:
-        """What `make` gives for a source's turn; kept until the next turn."""
+    def items(self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        """The items that hold these draws."""
+        raise NotImplementedError
+
+    def _of_pass(self, number: int, source_pass: int, make: Callable[[int, int], Any]) -> Any:
+        """What `make` gives for a source's pass; kept until the next pass."""
         held = self._held.get(number)
-        if held is None or held[0] != turn:
-            held = self._held[number] = turn, make(number, turn)
+        if held is None or held[0] != source_pass:
+            held = self._held[number] = source_pass, make(number, source_pass)
         return held[1]
 
-    def _turns(self, number: int, draws: Int64Array) -> Iterator[tuple[int, BoolArray, Int64Array]]:
-        """(turn, which draws, places in that turn) of a source's draws."""
-        turns, places = np.divmod(draws, self.counts[number])
-        for turn in np.unique(turns).tolist():
-            here = turns == turn
-            yield turn, here, places[here]
+    def _passes(self, number: int, drawn: Int64Array) -> Iterator[tuple[int, BoolArray, Int64Array]]:
+        """(pass, which draws, places in that pass) of a source's draws."""
+        passes, places = np.divmod(drawn, self.counts[number])
+        for source_pass in np.unique(passes).tolist():
+            here = passes == source_pass
+            yield source_pass, here, places[here]
 
 
 @dataclass
-class MixedRecords(_Mixed):
+class MixedRecords(MixedPass):
     """Items of the sources, each finished in its own way."""
 
     finishes: list[Finish]
 
-    def _make(self, number: int, turn: int) -> Any:
-        return self.datasets[number].produce(self.epoch, turn, self.finishes[number])
+    def _make(self, number: int, source_pass: int) -> Any:
+        return self.datasets[number].produce(self.epoch, source_pass, self.finishes[number])
 
-    def _items(self, number: int, draws: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        for turn, here, places in self._turns(number, draws):
-            yield from self._of_turn(number, turn, self._make)(places, padding[here])
+    def _items(self, number: int, drawn: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        for source_pass, here, places in self._passes(number, drawn):
+            yield from self._of_pass(number, source_pass, self._make)(places, padding[here])
 
-    def __call__(self, places: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        sources, draws = self.mix.draws(places)
+    def items(self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        sources, drawn = self.mix.draws(draws)
         running = {}
         for number in np.unique(sources).tolist():
             here = sources == number
-            running[number] = self._items(number, draws[here], padding[here])
+            running[number] = self._items(number, drawn[here], padding[here])
         return (next(running[number]) for number in sources.tolist())
 
 
 @dataclass
-class MixedBatches(_Mixed):
+class MixedBatches(MixedPass):
     """Batches of records of all sources."""
 
-    batch_size: int
     finish: Finish
     decoding: Source
 
-    def _make(self, number: int, turn: int) -> Any:
-        return self.datasets[number].order(self.epoch, turn)
+    def _make(self, number: int, source_pass: int) -> Any:
+        return self.datasets[number].plan(self.epoch, source_pass)
 
-    def _positions(self, number: int, draws: Int64Array) -> Int64Array:
-        out = np.empty(len(draws), np.int64)
-        for turn, here, places in self._turns(number, draws):
-            out[here] = self._of_turn(number, turn, self._make).positions(places)
-        return out
+    def _positions(self, number: int, drawn: Int64Array) -> Int64Array:
+        positions = np.empty(len(drawn), np.int64)
+        for source_pass, here, places in self._passes(number, drawn):
+            positions[here] = self._of_pass(number, source_pass, self._make).records(places)[0]
+        return positions
 
-    def __call__(self, units: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        size = self.batch_size
-        starts = units * size
-        ends = np.minimum(starts + size, len(self.mix))
-        places = np.concatenate(
-            [np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        )
-        sources, draws = self.mix.draws(places)
-        positions = np.empty(len(places), np.int64)
+    def items(self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray) -> Iterator[Any]:
+        sources, drawn = self.mix.draws(draws)
+        positions = np.empty(len(draws), np.int64)
         ahead = {}
         for number in np.unique(sources).tolist():
             here = sources == number
-            positions[here] = self._positions(number, draws[here])
+            positions[here] = self._positions(number, drawn[here])
             ahead[number] = self.datasets[number].source.readahead(positions[here])
         self.decoding.prepare()
-        splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
+        bounds = row_splits.tolist()
         for i, padded in enumerate(padding.tolist()):
-            own = slice(splits[i], splits[i + 1])
+            own = slice(bounds[i], bounds[i + 1])
             for number, told in ahead.items():
-                told.reach(int((sources[: splits[i + 1]] == number).sum()))
+                told.reach(int((sources[: bounds[i + 1]] == number).sum()))
             rows = self._rows(sources[own], positions[own])
             yield finish_batch(self.decoding, rows.payloads, rows.locate, padded, self.finish)
 

@@ -6,20 +6,37 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
+from tfrecord._reading.call_text import call_text, function_text
 from tfrecord.iterator_utils import check_weights
 from tfrecord.loaders import check_pattern
 from tfrecord.sampling.mixing import ENDLESS, MixOrder
+from tfrecord.sampling.orders import Order
 from tfrecord.sampling.permutation import derive_key
+from tfrecord.sampling.plans import Plan
 from tfrecord.torch._base import EpochDataset
-from tfrecord.torch._mixed import MixedBatches, MixedRecords
-from tfrecord.torch._options import EpochOptions, check_split, count_units, make_finish, one_of
+from tfrecord.torch._mixed import DrawOrder, MixedBatches, MixedItems, MixedPass, MixedRecords
+from tfrecord.torch._operations import Filter, Repeat
+from tfrecord.torch._options import (
+    DatasetOptions,
+    ReaderOptions,
+    check_split,
+    check_transform,
+    known_options,
+    one_of,
+)
 from tfrecord.torch._producer import Finish, payload_batches
 from tfrecord.torch._queue import with_last
+from tfrecord.torch._ragged import RaggedOptions
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Source, joined
 from tfrecord.torch._workers.ranks import Consumer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["MultiTFRecordDataset"]
 
@@ -58,39 +75,51 @@ class MultiTFRecordDataset(EpochDataset):
         *,
         features: Any = None,
         sequence_features: Any = None,
-        shuffle: bool | str = False,
+        shuffle: bool | Literal["block"] = False,
         seed: int | None = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        split: str = "exact",
+        split: Literal["exact", "drop", "pad"] = "exact",
         batch_size: int | None = None,
         drop_last: bool = False,
-        ragged: str = "ragged",
+        ragged: Literal["ragged", "pad", "nested"] = "ragged",
+        pad_value: Any = None,
+        max_length: int | Mapping[str, int] | None = None,
+        pad_to_multiple_of: int | None = None,
+        prefetch: int = 0,
         on_error: Any = "raise",
         max_skips: int | None = None,
         reshuffle_each_epoch: bool = True,
         shuffle_queue_bytes: int | None = None,
         drop_none: bool = False,
-        **reader_options: Any,
+        **reader_options: Unpack[ReaderOptions],
     ) -> None:
+        call = call_text(type(self).__name__, MultiTFRecordDataset.__init__, locals())
         if not isinstance(splits, Mapping):
             raise TypeError(f"splits is a dict of names to weights, got {type(splits).__name__}")
+        known_options(MultiTFRecordDataset.__init__, reader_options)
         pattern = os.fspath(data_pattern)
         weights = check_weights(splits.values(), list(splits))
         wanted = [(name, weight) for name, weight in zip(splits, weights, strict=True) if weight > 0]
         check_pattern(pattern, len(wanted))
         super().__init__(
-            EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
+            DatasetOptions(
+                seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch, prefetch
+            )
         )
-        finish = make_finish(transform, drop_none, ragged, split)
+        self._call = call
+        check_transform(transform)
+        padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
+        features = one_of(features, description)
+        sequence_features = one_of(sequence_features, sequence_description, "sequence_")
         datasets = [
             TFRecordDataset(
                 pattern.replace("{}", str(name)),
                 None if index_pattern is None else os.fspath(index_pattern).replace("{}", str(name)),
-                one_of(features, description),
+                features,
                 shuffle_queue_size,
                 None,
-                one_of(sequence_features, sequence_description, "sequence_"),
+                sequence_features,
                 compression_type,
                 shuffle=shuffle,
                 seed=derive_key("source", self.seed, str(name)),
@@ -103,6 +132,7 @@ class MultiTFRecordDataset(EpochDataset):
             )
             for name, _ in wanted
         ]
+        finish = Finish(transform, bool(drop_none), padding, split == "pad")
         self._set(datasets, [weight for _, weight in wanted], infinite, finish)
 
     @classmethod
@@ -116,10 +146,14 @@ class MultiTFRecordDataset(EpochDataset):
         seed: int | None = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        split: str = "exact",
+        split: Literal["exact", "drop", "pad"] = "exact",
         batch_size: int | None = None,
         drop_last: bool = False,
-        ragged: str = "ragged",
+        ragged: Literal["ragged", "pad", "nested"] = "ragged",
+        pad_value: Any = None,
+        max_length: int | Mapping[str, int] | None = None,
+        pad_to_multiple_of: int | None = None,
+        prefetch: int = 0,
         reshuffle_each_epoch: bool = True,
         drop_none: bool = False,
         **source_options: Any,
@@ -136,20 +170,25 @@ class MultiTFRecordDataset(EpochDataset):
                 batch size.
             **source_options: arguments of `TFRecordDataset` for those given as readers or paths.
         """
+        call = call_text(f"{cls.__name__}.from_datasets", MultiTFRecordDataset.from_datasets, locals())
         if len(datasets) != len(weights):
             raise ValueError(f"there are {len(datasets)} datasets but {len(weights)} weights")
         checked = check_weights(weights, range(len(datasets)))
         self = cls.__new__(cls)
-        EpochDataset.__init__(
-            self, EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
+        options = DatasetOptions(
+            seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch, prefetch
         )
+        EpochDataset.__init__(self, options)
+        self._call = call
         if source_options and all(isinstance(given, TFRecordDataset) for given in datasets):
             raise TypeError(
                 f"{', '.join(source_options)}: for readers and paths only, datasets have options of their own"
             )
+        check_transform(transform)
+        padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
         wanted = [i for i, weight in enumerate(checked) if weight > 0]
         made = [_as_dataset(datasets[i], derive_key("source", self.seed, i), source_options) for i in wanted]
-        finish = make_finish(transform, drop_none, ragged, split)
+        finish = Finish(transform, bool(drop_none), padding, split == "pad")
         self._set(made, [checked[i] for i in wanted], infinite, finish)
         return self
 
@@ -157,18 +196,26 @@ class MultiTFRecordDataset(EpochDataset):
         self, datasets: list[TFRecordDataset], weights: list[float], infinite: bool, finish: Finish
     ) -> None:
         self.datasets, self.weights, self.infinite, self.finish = datasets, weights, bool(infinite), finish
+        for dataset in datasets:
+            if any(isinstance(operation, Filter) for operation in dataset.operations):
+                raise ValueError(
+                    "a mix needs as many items of a dataset in each epoch, and filter after take or skip may "
+                    "give another number each time: filter first"
+                )
+            if dataset.positioned and dataset.num_units(0) >= ENDLESS:
+                raise ValueError("a dataset that repeats without end is no part of a mix: use infinite=True")
         self._finishes = [self._finish_of(dataset) for dataset in datasets]
         if self.batch_size is not None:
             self._decoding()
         drops = any(one.drop_none for one in (finish, *self._finishes))
-        check_split(self.split, [dataset.source for dataset in datasets], drops)
+        check_split(self.split, self.sources(), drops)
 
     def _finish_of(self, dataset: TFRecordDataset) -> Finish:
         """What is done with a dataset's items: its own, then the mix's. ValueError where both cannot be."""
         own, then = dataset.finish, self.finish
         if dataset.split != "exact":
             raise ValueError("the mix deals to the ranks: leave the datasets' own split at 'exact'")
-        if self.batch_size is not None and (dataset.batch_size is not None or own.transform is not None):
+        if self.batch_size is not None and (dataset.gives_batches or own.transform is not None):
             raise ValueError(
                 "a mix with batch_size needs datasets without batch_size and transform of their own"
             )
@@ -176,40 +223,89 @@ class MultiTFRecordDataset(EpochDataset):
         if own.transform is not None and then.transform is not None:
             transform = _Both(own.transform, then.transform, own.drop_none)
         drop_none = then.drop_none or own.drop_none
-        return own._replace(transform=transform, mark_padding=then.mark_padding, drop_none=drop_none)
+        return replace(own, transform=transform, mark_padding=then.mark_padding, drop_none=drop_none)
 
     @property
     def positioned(self) -> bool:
         """False where a source is compressed and has no index."""
         return all(dataset.positioned for dataset in self.datasets)
 
-    def _counts(self) -> list[int]:
-        return [dataset.num_units() for dataset in self.datasets]
+    def sources(self) -> list[Source]:
+        """Where the records come from."""
+        return [dataset.source for dataset in self.datasets]
 
-    def num_units(self) -> int:
-        """Items of one epoch, over all ranks; of an infinite mix more than any run takes."""
-        total = sum(self._counts())
-        if self.infinite and total:
-            total = ENDLESS
-        return count_units(total, self.batch_size, self.drop_last)
+    @property
+    def gives_batches(self) -> bool:
+        """Whether items are batches, not records."""
+        return self.batch_size is not None or any(dataset.gives_batches for dataset in self.datasets)
+
+    def _counts(self, epoch: int) -> list[int]:
+        return [dataset.num_units(epoch) for dataset in self.datasets]
+
+    def order(self, epoch: int, source_pass: int = 0) -> Order:
+        """The draws of an epoch; those of a repetition's passes follow each other."""
+        total = sum(self._counts(epoch))
+        if not self.infinite or not total:
+            return DrawOrder(total, (epoch - source_pass) * total)
+        if any(isinstance(operation, Repeat) for operation in self.operations):
+            raise ValueError(
+                "an infinite mix never ends: there is nothing to repeat (infinite=False gives one)"
+            )
+        return DrawOrder(ENDLESS, 0)
+
+    def plan(self, epoch: int, source_pass: int = 0) -> Plan:
+        """The items of an epoch, over all ranks; the positions are draws."""
+        return super().plan(epoch, self._first_pass(epoch))
+
+    def _first_pass(self, epoch: int) -> int:
+        """The epoch of the draws that an epoch begins with."""
+        for operation in reversed(self.operations):
+            if isinstance(operation, Repeat):
+                epoch *= operation.stride
+        return epoch
 
     def __len__(self) -> int:
-        if self.infinite:
-            raise TypeError("an infinite mix has no length; with infinite=False it has one")
+        if self.num_units() >= ENDLESS:
+            raise TypeError(
+                "an infinite mix has no length; with infinite=False, or after take(n), it has one"
+            )
         return super().__len__()
 
-    def produce(self, epoch: int, turn: int = 0) -> Any:
-        """A function from places and padding flags to an iterator of their items, for one epoch."""
-        counts = self._counts()
+    def produce(self, epoch: int) -> Callable[..., Iterator[Any]]:
+        """A function from items and padding flags to an iterator of what is handed out, for one epoch."""
+        return MixedItems(self.plan(epoch), partial(self._mixed, self._first_pass(epoch)))
+
+    def _mixed(self, first: int, number: int) -> MixedPass:
+        """One pass of a mix, the `number`-th of an epoch that begins with the draws of epoch `first`."""
+        epoch = self.state_epoch(first + number)
+        counts = self._counts(epoch)
         mix = MixOrder(counts, self.weights, infinite=self.infinite, seed=self.seed, epoch=epoch)
         if self.batch_size is None:
             return MixedRecords(self.datasets, mix, counts, epoch, self._finishes)
-        return MixedBatches(self.datasets, mix, counts, epoch, self.batch_size, self.finish, self._decoding())
+        return MixedBatches(self.datasets, mix, counts, epoch, self.finish, self._decoding())
+
+    # ---- operations ----------------------------------------------------------------------------------------
+
+    def filter(self, predicate: Callable[[Any], Any]) -> MultiTFRecordDataset:
+        """The mix of the datasets' records for which `predicate` is true; see `TFRecordDataset.filter`.
+
+        With `batch_size` it is called with batches of one dataset each.
+        """
+        if self.operations:
+            raise ValueError("filter a mix before take, skip and repeat")
+        made = self._copy(f".filter({function_text(predicate)})")
+        made._set(
+            [dataset.filtered_as(predicate, self.gives_batches) for dataset in self.datasets],
+            self.weights,
+            self.infinite,
+            self.finish,
+        )
+        return made
 
     def _decoding(self) -> Source:
         """What decodes mixed batches."""
         if self._joined is None:
-            self._joined = joined([dataset.source for dataset in self.datasets])
+            self._joined = joined(self.sources())
         return self._joined
 
     def _fresh(self) -> None:
@@ -224,10 +320,13 @@ class MultiTFRecordDataset(EpochDataset):
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
         """One consumer's items after the first `skip`, and which is the last."""
         for dataset in self.datasets:
+            if dataset.operations:
+                raise ValueError("datasets with take, skip or repeat mix only where all have positions")
             if dataset.batch_size is not None:
                 raise ValueError("batches of compressed files without an index do not mix: build an index")
             if not dataset.positioned:
                 dataset.say_what_streams_cost(consumer)
+        epoch = self.state_epoch(epoch)
         key = derive_key("stream", self.seed, epoch, consumer.number)
         queued = next((d for d in self.datasets if not d.positioned), self.datasets[0])
         payloads = queued.shuffled(self._mixed_payloads(epoch, consumer, random.Random(key)), key)
@@ -251,7 +350,7 @@ class MultiTFRecordDataset(EpochDataset):
 
     def _mixed_payloads(self, epoch: int, consumer: Consumer, rng: random.Random) -> Iterator[Tagged]:
         """Payloads drawn by the weights from this consumer's shares, while they last (or again and again)."""
-        turns = [0] * len(self.datasets)
+        passes = [0] * len(self.datasets)
         running = [dataset.payloads(epoch, consumer) for dataset in self.datasets]
         fresh = set(range(len(running)))  # begun and without a payload yet
         alive = list(range(len(running)))
@@ -262,8 +361,8 @@ class MultiTFRecordDataset(EpochDataset):
                 fresh.discard(number)
                 yield (number, found[0]), found[1], found[2]
             elif self.infinite and number not in fresh:
-                turns[number] += 1
-                running[number] = self.datasets[number].payloads(epoch, consumer, turns[number])
+                passes[number] += 1
+                running[number] = self.datasets[number].payloads(epoch, consumer, passes[number])
                 fresh.add(number)
             else:
                 alive.remove(number)
@@ -278,7 +377,7 @@ class MultiTFRecordDataset(EpochDataset):
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
             "reshuffle_each_epoch": self.reshuffle_each_epoch,
-        }
+        } | self._described_operations()
 
     def _check_world(self, state: dict[str, Any], world_size: int) -> None:
         if state["world_size"] != world_size and state["position"]:

@@ -2,41 +2,77 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
+from indexer.options import near_matches
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
-from tfrecord.torch._producer import Finish
+from tfrecord.sampling.share import SPLITS
 from tfrecord.torch._source import Source, missing_rule
 
 __all__ = [
-    "EpochOptions",
+    "DatasetOptions",
+    "ReaderOptions",
     "as_integer",
     "check_shuffle",
     "check_split",
-    "count_units",
-    "make_finish",
-    "open_source",
+    "check_transform",
+    "known_options",
     "one_of",
+    "open_source",
 ]
 
-_RAGGED = ("ragged", "pad", "nested")
+# What datasets have under names of their own, or as arguments of their own.
+_NOT_PASSED_ON = (
+    "paths",
+    "index",
+    "features",
+    "sequence_features",
+    "compression_type",
+    "on_error",
+    "max_skips",
+)
+
+
+class ReaderOptions(TypedDict, total=False):
+    """Options of `TFRecordReader` that the datasets pass on to it."""
+
+    record_type: str
+    verify: bool
+    mmap: bool
+    max_spool_bytes: int
 
 
 @dataclass(frozen=True)
-class EpochOptions:
-    """How a dataset orders, deals and batches an epoch, as the caller gave it: see `TFRecordDataset`."""
+class DatasetOptions:
+    """How a dataset orders, deals and batches an epoch, as the caller gave it: see `TFRecordDataset`.
 
-    seed: int | None
-    rank: int | None
-    world_size: int | None
-    split: str
-    batch_size: int | None
-    drop_last: bool
-    reshuffle_each_epoch: bool
+    Raises ValueError or TypeError for options that are not as said.
+    """
+
+    seed: int | None = 0
+    rank: int | None = None
+    world_size: int | None = None
+    split: str = "exact"
+    batch_size: int | None = None
+    drop_last: bool = False
+    reshuffle_each_epoch: bool = True
+    prefetch: int = 0
+
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
+            raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {self.split!r}")
+        if self.seed is not None:
+            as_integer(self.seed, "seed")
+        if self.batch_size is not None:
+            as_integer(self.batch_size, "batch_size", 1)
+        elif self.drop_last:
+            raise ValueError("drop_last needs a batch_size (the DataLoader has a drop_last of its own)")
+        as_integer(self.prefetch, "prefetch", 0)
 
 
 def one_of(features: Any, description: Any, prefix: str = "") -> Any:
@@ -70,13 +106,31 @@ def as_integer(value: Any, what: str, least: int | None = None, most: int | None
     return number
 
 
-def make_finish(transform: Callable[[Any], Any] | None, drop_none: bool, ragged: str, split: str) -> Finish:
-    """What is done with decoded records or batches."""
+def check_transform(transform: Any) -> None:
+    """TypeError where it is no function."""
     if transform is not None and not callable(transform):
         raise TypeError(f"transform is a function, got {type(transform).__name__}")
-    if ragged not in _RAGGED:
-        raise ValueError(f"ragged is one of {', '.join(map(repr, _RAGGED))}, got {ragged!r}")
-    return Finish(transform, bool(drop_none), ragged, split == "pad")
+
+
+def known_options(called: Callable[..., Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`options`, if the reader has them all.
+
+    TypeError for another, which blames the function that the user called and names what is like it.
+    """
+    reader_options = [
+        name for name in inspect.signature(TFRecordReader).parameters if name not in _NOT_PASSED_ON
+    ]
+    for name in options:
+        if name not in reader_options:
+            own = [
+                own for own in inspect.signature(called).parameters if own not in ("self", "reader_options")
+            ]
+            shown = called.__qualname__.removesuffix(".__init__")
+            raise TypeError(
+                f"{shown}() got an unexpected keyword argument {name!r}"
+                + near_matches(name, [*own, *reader_options])
+            )
+    return options
 
 
 def open_source(
@@ -91,8 +145,8 @@ def open_source(
     if isinstance(data_path, TFRecordReader):
         given = {
             "index_path": index_path,
-            "description": features,
-            "sequence_description": sequence_features,
+            "features": features,
+            "sequence_features": sequence_features,
             "compression_type": compression_type,
             **options,
         }
@@ -129,10 +183,3 @@ def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
                 f"split={split!r} needs the number of records, and {source.paths[0]} is compressed "
                 "and has no index: build an index (python -m indexer build PATH)"
             )
-
-
-def count_units(num_records: int, batch_size: int | None, drop_last: bool) -> int:
-    """Items of one epoch: records, or batches."""
-    if batch_size is None:
-        return num_records
-    return num_records // batch_size if drop_last else -(-num_records // batch_size)

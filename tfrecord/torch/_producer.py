@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
-from tfrecord.sampling.orders import Order
+from tfrecord._columns.batch import BytesColumn
 from tfrecord.sampling.permutation import Int64Array
+from tfrecord.sampling.plans import Plan
 from tfrecord.torch._queue import with_last
+from tfrecord.torch._ragged import RaggedOptions, tensors_of
 from tfrecord.torch._source import DROPPED, Source
-from tfrecord.torch._workers.errors import transform_error
+from tfrecord.torch._workers.errors import call_with_place
 from tfrecord.torch._workers.packing import TensorDict
 
 __all__ = [
@@ -23,8 +25,7 @@ __all__ = [
     "Finish",
     "finish_batch",
     "payload_batches",
-    "produce_batches",
-    "produce_records",
+    "produce_items",
 ]
 
 BoolArray = npt.NDArray[np.bool_]
@@ -37,12 +38,13 @@ WINDOW = 8192
 _FIRST_CHUNK, _CHUNK = 16, 256
 
 
-class Finish(NamedTuple):
+@dataclass(frozen=True)
+class Finish:
     """What is done with decoded records or batches before they are handed out."""
 
     transform: Callable[[Any], Any] | None = None
     drop_none: bool = False
-    ragged: str = "ragged"
+    ragged: RaggedOptions = RaggedOptions()
     mark_padding: bool = False
 
     def record(self, item: Any, padding: bool, path: str, record: int) -> Any:
@@ -70,21 +72,8 @@ class Finish(NamedTuple):
 
     def _transformed(self, item: Any, place: Callable[[], str]) -> Any:
         assert self.transform is not None
-        try:
-            item = self.transform(item)
-        except Exception as error:
-            raise transform_error(error, place()) from error
+        item = call_with_place(self.transform, item, "transform", place)
         return DROPPED if item is None and self.drop_none else item
-
-
-def tensors_of(batch: Any, ragged: str) -> Any:
-    """A decoded batch as a dict of tensors, a pair of such dicts, or a list of bytes."""
-    if isinstance(batch, ColumnBatch):
-        return TensorDict(batch.to_torch(ragged=ragged))
-    if isinstance(batch, SequenceBatch):
-        return tensors_of(batch.context, ragged), tensors_of(batch.feature_lists, ragged)
-    assert isinstance(batch, BytesColumn)
-    return batch.to_list()
 
 
 def _marked(item: Any, flag: Any) -> Any:
@@ -101,12 +90,18 @@ def _marked(item: Any, flag: Any) -> Any:
     return item
 
 
-def produce_records(
-    source: Source, order: Order, places: Int64Array, padding: BoolArray, finish: Finish
+def produce_items(
+    source: Source, plan: Plan, batches: bool, finish: Finish, items: Int64Array, padding: BoolArray
 ) -> Iterator[Any]:
-    """The records at these places, one item each (DROPPED for one that is left out)."""
+    """These items of a plan, one by one (DROPPED for one that is left out)."""
+    positions, row_splits = plan.records(items)
+    if batches:
+        return _batches(source, positions, row_splits, padding, finish)
+    return _records(source, positions, padding, finish)
+
+
+def _records(source: Source, positions: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
     source.prepare()
-    positions = order.positions(places)
     ahead = source.readahead(positions)
     at, size = 0, _FIRST_CHUNK
     while at < len(positions):
@@ -117,7 +112,7 @@ def produce_records(
         else:
             done = at
             for rows in source.fetch_good(positions[at:end]):
-                for row in range(len(rows.payloads)):
+                for row in range(len(rows)):
                     path, record = rows.locate(row)
                     item = source.decode_one(rows.payloads.view(row), path, record)
                     yield finish.record(item, bool(padding[done]), path, record)
@@ -137,22 +132,15 @@ def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finis
         yield item if item is DROPPED else finish.record(item, bool(padding[i]), path, record)
 
 
-def produce_batches(
-    source: Source, order: Order, batch_size: int, units: Int64Array, padding: BoolArray, finish: Finish
+def _batches(
+    source: Source, positions: Int64Array, row_splits: Int64Array, padding: BoolArray, finish: Finish
 ) -> Iterator[Any]:
-    """The batches of these numbers, one item each: batch b holds the places from b x batch_size on."""
     source.prepare()
-    starts = units * batch_size
-    ends = np.minimum(starts + batch_size, len(order))
-    places = np.concatenate(
-        [np.arange(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)] or [units]
-    )
-    positions = order.positions(places)
-    splits = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
     ahead = source.readahead(positions)
+    bounds = row_splits.tolist()
     for i, padded in enumerate(padding.tolist()):
-        ahead.reach(splits[i + 1])
-        rows = source.fetch(positions[splits[i] : splits[i + 1]])
+        ahead.reach(bounds[i + 1])
+        rows = source.fetch(positions[bounds[i] : bounds[i + 1]])
         yield finish_batch(source, rows.payloads, rows.locate, padded, finish)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-__all__ = ["shuffle_payloads", "with_last"]
+__all__ = ["chunks_before_errors", "shuffle_payloads", "with_last"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,26 @@ def shuffle_payloads(
         yield held.pop()
 
 
+def chunks_before_errors(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """The items, up to `size` at a time; an error comes after the items before it."""
+    failure: Exception | None = None
+    while failure is None:
+        chunk: list[T] = []
+        try:
+            for item in itertools.islice(items, size):
+                chunk.append(item)
+        except Exception as error:
+            failure = error
+        if chunk:
+            yield chunk
+        elif failure is None:
+            return
+    try:
+        raise failure
+    finally:
+        del failure  # as in `Prefetched`
+
+
 def with_last(items: Iterator[T]) -> Iterator[tuple[T, bool]]:
     """Each item, and whether it is the last; an error comes only after the items before it."""
     failure: BaseException | None = None
@@ -53,5 +74,8 @@ def with_last(items: Iterator[T]) -> Iterator[tuple[T, bool]]:
             failure = error
         yield waiting, False
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # as in `Prefetched`
         waiting = following

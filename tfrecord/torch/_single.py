@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from indexer.errors import CorruptRecordError, TFRecordError
 from indexer.options import warn_caller
+from tfrecord._reading.call_text import call_text, function_text
+from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
-from tfrecord.sampling.orders import StoredOrder, shuffled_order
+from tfrecord.sampling.orders import Order, StoredOrder, shuffled_order
 from tfrecord.sampling.permutation import derive_key
 from tfrecord.sampling.share import Share
 from tfrecord.torch._base import EpochDataset
+from tfrecord.torch._choosing import Keep, kept_rows, record_lengths
+from tfrecord.torch._operations import Bucket, Filter, Repeat
 from tfrecord.torch._options import (
-    EpochOptions,
+    DatasetOptions,
+    ReaderOptions,
     as_integer,
     check_shuffle,
     check_split,
-    count_units,
-    make_finish,
+    check_transform,
+    known_options,
     one_of,
     open_source,
 )
-from tfrecord.torch._producer import Finish, payload_batches, produce_batches, produce_records
-from tfrecord.torch._queue import shuffle_payloads, with_last
+from tfrecord.torch._producer import Finish, payload_batches, produce_items
+from tfrecord.torch._queue import chunks_before_errors, shuffle_payloads, with_last
+from tfrecord.torch._ragged import RaggedOptions
 from tfrecord.torch._source import DROPPED, Source
 from tfrecord.torch._workers.ranks import Consumer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["TFRecordDataset"]
 
 _DEFAULT_QUEUE, _DEFAULT_QUEUE_BYTES = 16_384, 256 << 20
 _CHUNK = 256
+Payload = tuple[str, int, Any]  # path, record, payload
 
 
 class TFRecordDataset(EpochDataset):
@@ -56,16 +68,22 @@ class TFRecordDataset(EpochDataset):
             (blocks of 1,024, mixed in groups of 8), for disks that dislike random reads.
         seed: the order of an epoch is a function of (seed, epoch) alone. None draws one (one rank only).
         rank, world_size: this process's; default torch.distributed's, else the launcher's environment.
-        split: what happens where ranks get unequal numbers of items: "exact" leaves it so, "drop" leaves out
-            the last ones, "pad" repeats some, marked by `is_padding` (a key of every record, a bool per row
-            of batches).
+        split: what happens where ranks get unequal numbers of items: "exact" leaves it so (and warns where
+            these are batches), "drop" leaves out the last ones, "pad" repeats some, marked by `is_padding` (a
+            key of every record, a bool per row of batches). Use "drop" or "pad" with DDP.
         batch_size: give out batches of so many records as dicts of tensors (use
             `DataLoader(batch_size=None)`).
         drop_last: leave out a last batch that is not full.
-        ragged: how a batch holds ragged columns: "ragged" (`values` and `row_splits`), "pad" (with `x_mask`)
-            or "nested".
-        on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records; each
-            process counts for itself how many it skips.
+        ragged: how a batch holds ragged columns: "ragged" (`values` and `row_splits`), "nested", or "pad": a
+            tensor `x` as wide as its longest row, and a bool tensor `x_mask`, True where a value stands.
+        pad_value, max_length, pad_to_multiple_of: for ragged="pad": what fills up short rows (default 0), the
+            width (longer rows are cut), and a number of which the width is made a multiple. The first two may
+            be dicts by feature.
+        prefetch: prepare so many items ahead in a background thread, so that reading and decoding overlap the
+            training step. For datasets with `batch_size` that are read without workers; in a worker it does
+            nothing. The iterator's `close` ends the thread, and so does dropping the iterator.
+        on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records. Each
+            process keeps to `max_skips` by itself; `num_skipped` counts over all workers.
         reshuffle_each_epoch: False gives every epoch the order of epoch 0.
         shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a
             queue holds positions only.)
@@ -89,29 +107,40 @@ class TFRecordDataset(EpochDataset):
         *,
         features: Any = None,
         sequence_features: Any = None,
-        shuffle: bool | str = False,
+        shuffle: bool | Literal["block"] = False,
         seed: int | None = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        split: str = "exact",
+        split: Literal["exact", "drop", "pad"] = "exact",
         batch_size: int | None = None,
         drop_last: bool = False,
-        ragged: str = "ragged",
+        ragged: Literal["ragged", "pad", "nested"] = "ragged",
+        pad_value: Any = None,
+        max_length: int | Mapping[str, int] | None = None,
+        pad_to_multiple_of: int | None = None,
+        prefetch: int = 0,
         on_error: Any = "raise",
         max_skips: int | None = None,
         reshuffle_each_epoch: bool = True,
         shuffle_queue_bytes: int | None = None,
         drop_none: bool = False,
-        **reader_options: Any,
+        **reader_options: Unpack[ReaderOptions],
     ) -> None:
+        call = call_text(type(self).__name__, TFRecordDataset.__init__, locals())
         super().__init__(
-            EpochOptions(seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch)
+            DatasetOptions(
+                seed, rank, world_size, split, batch_size, drop_last, reshuffle_each_epoch, prefetch
+            )
         )
+        self._call = call
         self.shuffle, self.shuffle_queue_size = check_shuffle(shuffle, shuffle_queue_size)
         self.shuffle_queue_bytes = (
             None if shuffle_queue_bytes is None else as_integer(shuffle_queue_bytes, "shuffle_queue_bytes", 1)
         )
-        self.finish = make_finish(transform, drop_none, ragged, split)
+        check_transform(transform)
+        padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
+        self.finish = Finish(transform, bool(drop_none), padding, split == "pad")
+        self._predicates: tuple[tuple[Callable[[Any], Any], bool], ...] = ()
         features = one_of(features, description)
         sequence_features = one_of(sequence_features, sequence_description, "sequence_")
         self._reader, self.source = open_source(
@@ -122,7 +151,7 @@ class TFRecordDataset(EpochDataset):
             compression_type,
             on_error=on_error,
             max_skips=max_skips,
-            **reader_options,
+            **known_options(TFRecordDataset.__init__, reader_options),
         )
         check_split(split, [self.source], drop_none)
         if self.shuffle and self.shuffle_queue_size is not None and self.source.positioned:
@@ -141,51 +170,154 @@ class TFRecordDataset(EpochDataset):
         """False for compressed files without an index."""
         return self.source.positioned
 
-    def num_units(self) -> int:
-        """Items of one epoch, over all ranks: records, or batches with `batch_size`."""
-        return count_units(len(self.source), self.batch_size, self.drop_last)
+    def sources(self) -> list[Source]:
+        """Where the records come from."""
+        return [self.source]
 
     def num_records(self) -> int:
         """Records of one epoch, over all ranks."""
         return len(self.source)
 
-    def order(self, epoch: int, turn: int = 0) -> Any:
-        """Which record each place of an epoch holds; a mix goes through it several times, in turns."""
-        seed = self.seed if not turn or not self.reshuffle_each_epoch else derive_key("turn", self.seed, turn)
+    def order(self, epoch: int, source_pass: int = 0) -> Order:
+        """The records of an epoch before any operation; a mix goes through them in several passes."""
+        seed = self.seed
+        if source_pass and self.reshuffle_each_epoch:
+            seed = derive_key("turn", self.seed, source_pass)
         return shuffled_order(
             len(self.source), self.shuffle, self.shuffle_queue_size, seed=seed, epoch=self.state_epoch(epoch)
         )
 
-    def produce(self, epoch: int, turn: int = 0, finish: Finish | None = None) -> Any:
-        """A function from places and padding flags to an iterator of their items, for one epoch."""
-        return self._producer(self.source, self.order(epoch, turn), finish or self.finish)
+    def produce(
+        self, epoch: int, source_pass: int = 0, finish: Finish | None = None
+    ) -> Callable[..., Iterator[Any]]:
+        """A function from items and padding flags to an iterator of what is handed out, for one epoch."""
+        plan = self.plan(epoch, source_pass)
+        return partial(produce_items, self.source, plan, self.gives_batches, finish or self.finish)
 
-    def _producer(self, source: Source, order: Any, finish: Finish) -> Any:
-        if self.batch_size is None:
-            return partial(produce_records, source, order, finish=finish)
-        return partial(produce_batches, source, order, self.batch_size, finish=finish)
-
-    def open_epoch(self, epoch: int) -> tuple[int, Any, TFRecordError | None]:
+    def open_epoch(self, epoch: int) -> tuple[int, Callable[..., Iterator[Any]], TFRecordError | None]:
         """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
         try:
             return super().open_epoch(epoch)
         except CorruptRecordError as error:
-            if self.shuffle or self.shuffle_queue_size is not None or self.split != "exact":
+            ordered = self.shuffle or self.shuffle_queue_size is not None or self.operations
+            if ordered or self.split != "exact":
                 raise
             # In stored order the good records come first, then the damage that hides the others.
             source, count = self.source.before_damage()
-            units = count_units(count, self.batch_size, self.drop_last)
-            return units, self._producer(source, StoredOrder(count), self.finish), error
+            plan = self.batched(StoredOrder(count))
+            produce = partial(produce_items, source, plan, self.gives_batches, self.finish)
+            return len(plan), produce, error
 
-    def payloads(self, epoch: int, consumer: Consumer, turn: int = 0) -> Iterator[tuple[str, int, Any]]:
+    # ---- operations ----------------------------------------------------------------------------------------
+
+    def filter(self, predicate: Callable[[Any], Any]) -> TFRecordDataset:
+        """A dataset of the records for which `predicate` is true; batches are filled up with the next ones.
+
+        Without `batch_size` it is called with each record. With one it is called with batches, as a transform
+        is, and gives a bool for each row (n,), so that `lambda x: x["label"] == 3` does for both. It sees
+        what is decoded, before the transform, and has to say the same each time.
+
+        Every record is looked at once, here and now (after `take` or `skip`, which choose anew in each epoch,
+        when an epoch begins). So `len` is exact, and order, shares and states are those of a data set of the
+        records that are kept. Where an index has a column to choose by, a dataset of
+        `reader.select(reader.where(label=3))` reads nothing. Compressed files without an index are filtered
+        as they are read.
+        """
+        if not callable(predicate):
+            raise TypeError(f"filter takes a function, got {type(predicate).__name__}")
+        if any(isinstance(one, Bucket) for one in self.operations):
+            raise ValueError("filter before bucket_by_length, which makes the batches")
+        return self.filtered_as(predicate, self.gives_batches)
+
+    def filtered_as(self, predicate: Callable[[Any], Any], batched: bool) -> TFRecordDataset:
+        """`filter`, by a predicate that gets batches or records."""
+        made = self._copy(f".filter({function_text(predicate)})")
+        if not self.positioned:
+            made._predicates = (*self._predicates, (predicate, batched))
+            return made
+        made.count_skips()
+        keep = Keep(self.source, predicate, batched, self.finish.ragged)
+        # To filter and repeat is to repeat and filter.
+        last = len(self.operations)
+        while last and isinstance(self.operations[last - 1], Repeat):
+            last -= 1
+        if last:
+            made.operations = (*self.operations[:last], Filter(keep), *self.operations[last:])
+            return made
+        chosen = np.arange(len(self.source), dtype=np.int64)
+        chosen = chosen[keep(chosen)]
+        made.source = self.source.select(chosen)
+        made._reader = self._reader.select(chosen)
+        return made
+
+    def bucket_by_length(
+        self,
+        key: str | Callable[[Any], Any],
+        boundaries: Sequence[int],
+        batch_sizes: Sequence[int],
+        *,
+        drop_last: bool = False,
+    ) -> TFRecordDataset:
+        """A dataset of batches of records of like lengths, so that little of a padded batch is padding.
+
+        Args:
+            key: a feature, whose number of values counts (of a feature list, its steps), or a function that
+                gives the length of a record.
+            boundaries: ascending; a length l is in bucket i where ``boundaries[i - 1] <= l < boundaries[i]``.
+            batch_sizes: records per batch in each bucket, one more than boundaries.
+            drop_last: leave out batches that are not full; there may be one in each bucket.
+
+        The lengths of a feature `x` come from the index that keeps them
+        (``tfrecord.build_index(path, columns=["len(x)"])``), else from one pass over the data, here and now.
+        An epoch's records come in the order of the dataset; a batch comes when its last record does. So the
+        batches are the same for any number of ranks and workers, and a state says how many were taken.
+        """
+        if self.gives_batches:
+            raise ValueError("bucket_by_length makes the batches: leave out batch_size")
+        bounds = [as_integer(bound, "a boundary", 0) for bound in boundaries]
+        sizes = [as_integer(size, "a batch size", 1) for size in batch_sizes]
+        if bounds != sorted(set(bounds)):
+            raise ValueError(f"boundaries ascend, got {bounds}")
+        if len(sizes) != len(bounds) + 1:
+            raise ValueError(
+                f"{len(bounds)} boundaries make {len(bounds) + 1} buckets, got {len(sizes)} batch sizes"
+            )
+        shown = repr(key) if isinstance(key, str) else function_text(key)
+        lengths = record_lengths(self.source, key) if self.positioned else np.zeros(0, np.int64)
+        bucket = Bucket(lengths, bounds, sizes, bool(drop_last))
+        last = ", drop_last=True" if drop_last else ""
+        return self._with(bucket, f".bucket_by_length({shown}, {bounds}, {sizes}{last})")
+
+    # ---- streams -------------------------------------------------------------------------------------------
+
+    def payloads(
+        self, epoch: int, consumer: Consumer, source_pass: int = 0
+    ) -> Iterator[tuple[str, int, Any]]:
         """One consumer's payloads, for a stream: (path, record, payload)."""
         if self.positioned:
-            return self._placed_payloads(epoch, consumer, turn)
-        files = (derive_key("files", self.seed, turn), self.state_epoch(epoch)) if self.shuffle else None
-        return self.source.stream(consumer.number, consumer.count, files)
+            return self._placed_payloads(epoch, consumer, source_pass)
+        files = (
+            (derive_key("files", self.seed, source_pass), self.state_epoch(epoch)) if self.shuffle else None
+        )
+        payloads = self.source.stream(consumer.number, consumer.count, files)
+        for predicate, batched in self._predicates:
+            payloads = self._kept(payloads, predicate, batched)
+        return payloads
 
-    def _placed_payloads(self, epoch: int, consumer: Consumer, turn: int) -> Iterator[tuple[str, int, Any]]:
-        order = self.order(epoch, turn)
+    def _kept(
+        self, payloads: Iterator[Payload], predicate: Callable[[Any], Any], batched: bool
+    ) -> Iterator[Payload]:
+        """Those that a predicate keeps, of payloads that come one by one."""
+        ragged = self.finish.ragged if batched else None
+        for chunk in chunks_before_errors(payloads, 1 if self.source.skips else _CHUNK):
+            rows = RowBatch.of_payloads(chunk)
+            kept = kept_rows(self.source, rows, predicate, ragged)
+            yield from itertools.compress(chunk, kept.tolist())
+
+    def _placed_payloads(
+        self, epoch: int, consumer: Consumer, source_pass: int
+    ) -> Iterator[tuple[str, int, Any]]:
+        order = self.order(epoch, source_pass)
         place = (consumer.rank, consumer.world_size, consumer.worker, consumer.num_workers)
         share = Share(len(order), *place)
         for begin in range(0, len(share), _CHUNK):
@@ -247,4 +379,5 @@ class TFRecordDataset(EpochDataset):
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
             "reshuffle_each_epoch": self.reshuffle_each_epoch,
-        } | ({} if self.positioned else {"shuffle_queue_bytes": self.shuffle_queue_bytes})
+            **({} if self.positioned else {"shuffle_queue_bytes": self.shuffle_queue_bytes}),
+        } | self._described_operations()

@@ -9,11 +9,13 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import is_damage
+from tfrecord._reading.index_columns import MergedIndex
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import RecordStore
 from tfrecord._reading.view import RecordView
@@ -68,6 +70,17 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.view)
+
+    def select(self, positions: Int64Array) -> Source:
+        """A source of some of these records, in this order."""
+        return Source(self.view.select(positions), self._missing)
+
+    def index_column(self, name: str) -> npt.NDArray[Any] | None:
+        """A value for each record from the indexes; None where one of them does not keep it."""
+        columns = MergedIndex(self.view.store).columns
+        if name not in columns:
+            return None
+        return columns[name] if self.view.selection is None else columns[name][self.view.selection]
 
     def fetch(self, positions: Int64Array) -> RowBatch:
         """The payloads at these positions; those of damaged records are left out where damage is skipped."""

@@ -16,12 +16,12 @@ _KEYS = ("version", "epoch", "position", "rank", "world_size", "options")
 
 
 class Restored(NamedTuple):
-    """How far a worker was when its state was made; its share is that of worker `worker - shift`."""
+    """How far a worker was when its state was made; its share is that of worker `worker - worker_offset`."""
 
     start: Start
-    taken: int = 0
+    items_consumed: int = 0
     done: bool = False
-    shift: int = 0
+    worker_offset: int = 0
 
 
 def full_state(

@@ -12,22 +12,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import current_process
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from tfrecord.torch._workers.shared_words import SLOT_WORDS, SharedWords
 
 __all__ = ["EpochCounter", "PassKey", "Start"]
 
 _MASK_WORDS = 4
+_PLACES = 120  # skipped records remembered by their place
 _RECENT = 7  # passes remembered; a process rarely has two under way at once
 
 # Words of a slot: the next pass, then a ring of recent ones.
-_EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS = range(7)
+_EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS, _SKIPPED = range(8)
 _HEAD = 16
 # Words of a recent pass; it is in use where its state is not 0.
 _STATE, _SEED, _NUMBER, _IDENTITY, _P_EPOCH, _P_POSITION, _P_LAYOUT, _JOINED = range(8)
 _DONE = _JOINED + _MASK_WORDS
 _PASS_WORDS = 15
-assert _DONE + _MASK_WORDS <= _PASS_WORDS and _HEAD + _RECENT * _PASS_WORDS <= SLOT_WORDS
+_FIRST_PLACE = _HEAD + _RECENT * _PASS_WORDS
+assert _DONE + _MASK_WORDS <= _PASS_WORDS and _FIRST_PLACE + _PLACES <= SLOT_WORDS
 
 
 class Start(NamedTuple):
@@ -145,6 +148,25 @@ class EpochCounter:
             said = int(words[_SAID]) >> bit & 1
             words[_SAID] |= 1 << bit
             return not said
+
+    def record_skip(self, path: str | None, record: int) -> None:
+        """Count a damaged record that was skipped, once over all processes.
+
+        The first ones are remembered. Beyond them new workers may count again what earlier ones had met.
+        """
+        place = crc32((path or "").encode("utf-8", "surrogateescape")) << 31 ^ record + 1
+        with self._words() as words:
+            known = words[_FIRST_PLACE : _FIRST_PLACE + min(int(words[_SKIPPED]), _PLACES)]
+            if place in known:
+                return
+            if len(known) < _PLACES:
+                words[_FIRST_PLACE + len(known)] = place
+            words[_SKIPPED] += 1
+
+    def num_skipped(self) -> int:
+        """How many damaged records were skipped."""
+        with self._words() as words:
+            return int(words[_SKIPPED])
 
     def _find(self, words: Any, key: PassKey, *, joined: bool = False) -> Any:
         """The recent pass that a worker belongs to: of its set of workers, each joining once."""

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import copyreg
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import torch.utils.data
 
 from indexer.errors import TFRecordError
 
-__all__ = ["for_loader", "transform_error"]
+__all__ = ["call_with_place", "for_loader"]
 
 
-def transform_error(error: Exception, place: str) -> Exception:
-    """An error like `error` (of its type where that takes a message) that names the place."""
-    message = f"{place}: transform raised {type(error).__name__}: {error}"
+def call_with_place(
+    function: Callable[[Any], Any], item: Any, name: str, place: str | Callable[[], str]
+) -> Any:
+    """`function(item)`, a function of the user's; what it raises says its `name` and the place."""
+    try:
+        return function(item)
+    except Exception as error:
+        where = place if isinstance(place, str) else place()
+        raise _placed(error, f"{where}: {name} raised {type(error).__name__}: {error}") from error
+
+
+def _placed(error: Exception, message: str) -> Exception:
+    """An error like `error`, of its type where that takes a message, with another message."""
     if not isinstance(error, StopIteration):  # that would end the iteration without a word
         try:
             named = type(error)(message)

@@ -31,7 +31,7 @@ except ImportError:  # Windows: each worker's few instructions go without a lock
 
 __all__ = ["SLOT_WORDS", "SharedWords"]
 
-SLOT_WORDS = 128
+SLOT_WORDS = 256
 _SLOTS = 1 << 14  # of a sparse file: only what is used takes memory
 _SLOT_BYTES = 8 * SLOT_WORDS
 _OWNERS = SLOT_WORDS // 2

@@ -1,0 +1,194 @@
+"""One pass over a dataset, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch.utils.data import get_worker_info
+
+from indexer.errors import TFRecordError
+from indexer.options import warn_caller
+from tfrecord.sampling.share import Share
+from tfrecord.torch._prefetch import Prefetched
+from tfrecord.torch._source import DROPPED
+from tfrecord.torch._state import Restored
+from tfrecord.torch._workers.epochs import PassKey, Start
+from tfrecord.torch._workers.errors import for_loader
+from tfrecord.torch._workers.ranks import Consumer, worker_place
+
+if TYPE_CHECKING:
+    from tfrecord.torch._base import EpochDataset
+
+__all__ = ["Pass", "PassIterator"]
+
+
+class _Step(NamedTuple):
+    """An item, and where the pass stands once it is handed out."""
+
+    item: Any
+    items_consumed: int
+    at_end: bool
+
+
+class Pass:
+    """One pass over a dataset by this process.
+
+    Which epoch it is is settled at the first item, so that a loader may make iterators that it never uses.
+    """
+
+    def __init__(self, dataset: EpochDataset, number: int) -> None:
+        self.dataset = dataset
+        self.number = number
+        self.start: Start | None = None
+        self.share: Share | None = None
+        self.items_consumed = 0
+        self.worker_offset = 0
+        self.at_end = False  # nothing is left
+        self._steps: Iterator[_Step] | None = None
+
+    def next_item(self) -> Any:
+        """The next item; StopIteration at the end."""
+        try:
+            if self._steps is None:
+                self._steps = self._begin()
+            while True:
+                item, self.items_consumed, self.at_end = next(self._steps)
+                if item is not DROPPED:
+                    return item
+        except StopIteration:
+            self.at_end = True
+            raise
+        except TFRecordError as error:
+            carried = for_loader(error)
+            if carried is error:
+                raise
+            raise carried from error
+
+    def close(self, *, wait: bool) -> None:
+        """Read nothing more; the state stays. `wait`: until the thread of `prefetch` has ended."""
+        if isinstance(self._steps, Prefetched) and not wait:
+            self._steps.stop()
+        elif isinstance(self._steps, Generator | Prefetched):
+            self._steps.close()
+
+    def _begin(self) -> Iterator[_Step]:
+        dataset = self.dataset
+        rank, world_size = dataset._ranks()
+        dataset._check_seed(world_size)
+        worker, num_workers = worker_place()
+        over = self._bind()
+        assert self.start is not None
+        dataset._current = self
+        if over is not None and dataset._loader_state.finished:
+            return iter(())  # the loader throws this pass away, and asks for the next one
+        dataset.count_skips()
+        if dataset.positioned:
+            steps = self._of_places(over, (rank, world_size, worker, num_workers))
+        else:
+            steps = self._of_stream(Consumer(rank, world_size, worker, num_workers))
+        if dataset.prefetch and get_worker_info() is None:
+            return Prefetched(steps, dataset.prefetch)
+        return steps
+
+    def _bind(self) -> Restored | None:
+        """Take the epoch that comes next, or go on with the restored one; gives back one that was over."""
+        dataset = self.dataset
+        info = get_worker_info()
+        key = None if info is None else PassKey.of_worker(info, self.number)
+        restored, dataset._restored = dataset._restored, None
+        if restored is None or key is None:
+            self.start = dataset._counter.begin(key)
+            return None
+        if restored.done and dataset._counter.all_done(key):
+            # Every worker's share was done: that epoch is over, and this is the next one's pass.
+            self.start = Start(restored.start.epoch + 1)
+            if not dataset._loader_state.finished:
+                dataset._counter.begin_next(self.start.epoch)
+            return restored
+        self.start, self.items_consumed = restored.start, restored.items_consumed
+        self.worker_offset = restored.worker_offset
+        return None
+
+    def _of_places(self, over: Restored | None, place: tuple[int, int, int, int]) -> Iterator[_Step]:
+        assert self.start is not None
+        dataset = self.dataset
+        rank, world_size, worker, num_workers = place
+        total, produce, failure = dataset.open_epoch(self.start.epoch)
+        if over is not None:
+            # The loader goes on asking behind the worker that gave the last item: there the shares begin.
+            before = Share(
+                total, rank, world_size, split=dataset.split, start=over.start.position
+            ).rank_length
+            self.worker_offset = (before + over.worker_offset) % num_workers
+        worker = (worker - self.worker_offset) % num_workers
+        self.share = Share(total, rank, world_size, worker, num_workers, dataset.split, self.start.position)
+        self._warn_of_unequal_ranks(total)
+        return _steps_of_places(self.share, produce, dataset.window(), self.items_consumed, failure)
+
+    def _warn_of_unequal_ranks(self, total: int) -> None:
+        """Say once that some ranks get one batch more: a training step then waits for the others for ever."""
+        share = self.share
+        assert share is not None
+        more = (total - share.start) % share.world_size
+        if share.split != "exact" or not self.dataset.gives_batches or not more:
+            return
+        if self.dataset._counter.first(2):
+            warn_caller(
+                f"{more} of {share.world_size} ranks get one batch more than the others; with DDP their last "
+                "step waits for ever. split='drop' or split='pad' gives every rank the same number of batches "
+                "(split='exact' is for loops that allow for it, as DDP's Join does)"
+            )
+
+    def _of_stream(self, consumer: Consumer) -> Iterator[_Step]:
+        start = self.start
+        assert start is not None
+        if start.layout and start.layout != consumer.num_workers:
+            raise ValueError(
+                f"the state was made without workers, here are {consumer.num_workers}: compressed files "
+                "without an index are dealt by worker and cannot be resumed on another number; build an index"
+            )
+        self.items_consumed = max(self.items_consumed, start.position)
+        items = self.dataset.stream(start.epoch, consumer, self.items_consumed)
+        return (
+            _Step(item, number, last) for number, (item, last) in enumerate(items, self.items_consumed + 1)
+        )
+
+
+def _steps_of_places(
+    share: Share,
+    produce: Callable[..., Iterator[Any]],
+    window: int,
+    items_consumed: int,
+    failure: TFRecordError | None,
+) -> Iterator[_Step]:
+    while items_consumed < len(share):
+        places = share.places(items_consumed, items_consumed + window)
+        for item in produce(*share.wrap(places)):
+            items_consumed += 1
+            yield _Step(item, items_consumed, items_consumed >= len(share) and failure is None)
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            del failure  # as in `Prefetched`
+
+
+class PassIterator:
+    """What a loop holds: the items of a pass. When it goes, the pass reads nothing more; its state stays."""
+
+    def __init__(self, of: Pass) -> None:
+        self._pass = of
+
+    def __iter__(self) -> PassIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._pass.next_item()
+
+    def close(self) -> None:
+        """Read nothing more, and end the thread of `prefetch`; the dataset's state stays where it is."""
+        self._pass.close(wait=True)
+
+    def __del__(self) -> None:
+        self._pass.close(wait=False)  # waiting here could wait for a lock that this thread holds
