@@ -136,7 +136,7 @@ class Pass:
         if self.dataset._counter.first(2):
             warn_caller(
                 f"{more} of {share.world_size} ranks get one batch more than the others; with DDP their last "
-                "step waits for ever. split='drop' or split='pad' gives every rank the same number of batches "
+                "step waits for ever. split='drop' or 'pad' gives every rank the same number of batches "
                 "(split='exact' is for loops that allow for it, as DDP's Join does)"
             )
 
