@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
@@ -16,9 +16,6 @@ from tfrecord.torch._state import Restored
 from tfrecord.torch._workers.epochs import PassKey, Start
 from tfrecord.torch._workers.errors import for_loader
 from tfrecord.torch._workers.ranks import Consumer, worker_place
-
-if TYPE_CHECKING:
-    from tfrecord.torch._base import EpochDataset
 
 __all__ = ["Pass", "PassIterator"]
 
@@ -37,8 +34,8 @@ class Pass:
     Which epoch it is is settled at the first item, so that a loader may make iterators that it never uses.
     """
 
-    def __init__(self, dataset: EpochDataset, number: int) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: Any, number: int) -> None:
+        self.dataset = dataset  # an `EpochDataset`, which makes passes
         self.number = number
         self.start: Start | None = None
         self.share: Share | None = None
