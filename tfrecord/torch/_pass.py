@@ -93,7 +93,8 @@ class Pass:
         dataset = self.dataset
         info = get_worker_info()
         key = None if info is None else PassKey.of_worker(info, self.number)
-        restored, dataset._restored = dataset._restored, None
+        restored: Restored | None = dataset._restored
+        dataset._restored = None
         if restored is None or key is None:
             self.start = dataset._counter.begin(key)
             return None
