@@ -21,7 +21,7 @@ try:
 except ImportError:  # no such locks on this system: siblings of the dead stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["folder_beside", "replace_file"]
+__all__ = ["folder_beside", "is_at", "lock", "replace_file", "sync_folder", "unlock"]
 
 # Siblings are numbered; as many numbers beyond the one in use are looked at for litter.
 _LOOK_FURTHER = 16
@@ -34,12 +34,12 @@ def _sibling(path: str, number: int) -> str:
     return os.path.join(folder, f".{name}.{number}.tmp")
 
 
-def _lock(descriptor: int) -> bool | None:
+def lock(descriptor: int, *, wait: bool = False) -> bool | None:
     """True: locked now; False: somebody else holds it; None: this file system has no locks."""
     if fcntl is None:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:
@@ -47,7 +47,15 @@ def _lock(descriptor: int) -> bool | None:
     return True
 
 
-def _is_at(descriptor: int, path: str) -> bool:
+def unlock(descriptor: int) -> None:
+    """Give up a lock, in all processes that share the descriptor."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def is_at(descriptor: int, path: str) -> bool:
+    """Whether this open file is the one that has this name now."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -63,7 +71,7 @@ def _remove_if_dead(path: str, flags: int = os.O_RDWR, remove: Callable[[str], o
     except OSError:
         return
     try:
-        if _lock(descriptor) and _is_at(descriptor, path):
+        if lock(descriptor) and is_at(descriptor, path):
             remove(path)
     except OSError:
         pass  # somebody else was faster, or may not: it is only litter
@@ -99,7 +107,7 @@ class _Sibling:
                     self.number += 1
                 continue
             # Between these two somebody may have taken the new file for a dead one's and removed it.
-            if _lock(self.descriptor) is not False and _is_at(self.descriptor, self.name):
+            if lock(self.descriptor) is not False and is_at(self.descriptor, self.name):
                 return
             self.close()
 
@@ -116,7 +124,7 @@ class _Sibling:
         """
         if self.descriptor < 0 and self.name:
             _remove_if_dead(self.name)
-        elif self.name and _is_at(self.descriptor, self.name):
+        elif self.name and is_at(self.descriptor, self.name):
             with suppress(OSError):  # it would only hide why it came to this
                 os.unlink(self.name)
 
@@ -147,7 +155,7 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
         raise
     finally:
         sibling.close()
-    _sync_folder(os.path.dirname(path))
+    sync_folder(os.path.dirname(path))
     for other in range(sibling.number + 1, sibling.number + 1 + _LOOK_FURTHER):
         name = _sibling(path, other)
         if os.path.lexists(name):
@@ -178,7 +186,7 @@ def folder_beside(place: str) -> Iterator[str]:
                 continue  # taken for a dead one's and removed, before it could be locked
             except PermissionError:
                 break  # no folder can be opened on this system, so there are no locks either
-            if _lock(descriptor) is not False and _is_at(descriptor, path):
+            if lock(descriptor) is not False and is_at(descriptor, path):
                 break
             os.close(descriptor)
             descriptor = -1
@@ -189,7 +197,8 @@ def folder_beside(place: str) -> Iterator[str]:
             os.close(descriptor)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Flush the names in a folder to the disk, where that can be done."""
     try:
         descriptor = os.open(folder or ".", os.O_RDONLY)
     except OSError:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "ShardName",
     "ShardedName",
+    "index_names",
     "is_candidate",
     "is_data_name",
     "is_index_name",
@@ -112,6 +113,13 @@ def split_compression(path: str) -> tuple[str, str]:
 def is_index_name(name: str) -> bool:
     """Whether a file of this name is an index."""
     return _INDEX_NAME.search(name) is not None
+
+
+def index_names(data_name: str) -> list[str]:
+    """The names that the index of a file may have: the sidecar's, and the lineage's ``a.tfindex`` of
+    ``a.tfrecord``."""
+    stem, extension = os.path.splitext(data_name)
+    return [data_name + ".tfindex", *([stem + ".tfindex"] if extension == ".tfrecord" else [])]
 
 
 def natural_key(path: str) -> tuple[Any, ...]:

@@ -12,8 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol, TypeVar
 
-from indexer.atomic import folder_beside
+from indexer.atomic import folder_beside, sync_folder
+from indexer.commits import commit, settle
 from indexer.files import local_path
+from indexer.names import index_names
 
 STREAM = "-"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -51,8 +53,11 @@ class Outputs:
 
     Used as a context manager. `open` gives a file to write to; nothing shows under the final names before the
     block ends without an exception. Then every file is flushed to disk and renamed. Where a rename fails,
-    those already done are taken back, and what they had replaced is put in place again. Raises
-    FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
+    those already done are taken back, and what they had replaced is put in place again. Where the process is
+    killed between two renames, the next that looks into the folder does the others (see `commits`). The old
+    index of a file that is replaced goes.
+
+    Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
@@ -111,6 +116,7 @@ class Outputs:
         """The name of a new file that becomes `target` at the end."""
         place = os.path.dirname(target)
         if place not in self._folders:
+            settle(place)  # before what it needs is taken for litter
             self._folders[place] = self._temporary.enter_context(folder_beside(place))
         temporary = os.path.join(self._folders[place], str(len(self._moves)))
         self._moves.append((temporary, target))
@@ -128,44 +134,20 @@ class Outputs:
     def _commit(self) -> None:
         for temporary, _ in self._moves:
             _sync(temporary)
-        saved: list[tuple[str, str]] = []
-        placed: list[str] = []
-        try:
-            for temporary, final in self._moves:
-                if len(self._moves) == 1:
-                    os.replace(temporary, final)
-                    break
-                if os.path.lexists(final):
-                    # Not in the folder that is removed: of a process killed here it would be the only copy.
-                    folder, number = os.path.split(temporary)
-                    backup = f"{folder}.{number}.old"
-                    saved.append((backup, final))
-                    os.rename(final, backup)
-                placed.append(final)
-                os.replace(temporary, final)
-        except BaseException:
-            for final in placed:
-                _remove(final)
-            for backup, final in saved:
-                if os.path.lexists(backup):
-                    os.replace(backup, final)
-            raise
-        for backup, _ in saved:
-            _remove(backup)
-        for folder in {os.path.dirname(final) for _, final in self._moves}:
-            _sync(folder)
-
-
-def _remove(path: str) -> None:
-    Path(path).unlink(missing_ok=True)
+        if len(self._moves) == 1:
+            ((temporary, final),) = self._moves
+            replaced = os.path.lexists(final)
+            os.replace(temporary, final)
+            for index in index_names(final) if replaced else ():
+                Path(index).unlink(missing_ok=True)
+            sync_folder(os.path.dirname(final))
+        elif self._moves:
+            commit(self._moves)
 
 
 def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError:
-        if not os.path.isdir(path):  # some file systems cannot sync a folder; a file they must
-            raise
     finally:
         os.close(descriptor)

@@ -7,22 +7,21 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
+from .commits import settle
 from .errors import printable
 from .files import is_url, local_path, path_name, remote_filesystem
-from .names import is_candidate, is_data_name, natural_key, shard_name, sharded_name
+from .names import index_names, is_candidate, is_data_name, natural_key, shard_name, sharded_name
 
 __all__ = [
     "Paths",
     "expand_paths",
     "find_index",
-    "index_names",
     "sidecar_path",
     "walk_folder",
 ]
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
-_INDEX_SUFFIX = ".tfindex"
 _USUAL = (
     "*.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz and the like"
 )
@@ -70,14 +69,18 @@ def _chosen(given: str, found: list[str]) -> list[str]:
 
 
 def _expand_url(url: str, usual_only: bool) -> list[str]:
+    special = url.endswith("/") or _glob.has_magic(url.split("://", 1)[-1]) or sharded_name(url) is not None
+    if not special and is_data_name(url):
+        return [url]
     try:
         filesystem, path = remote_filesystem(url)
-    except ImportError:
-        if url.endswith("/") or _glob.has_magic(url.split("://", 1)[-1]):
+        if filesystem.isfile(path):
+            return [url]  # before what else the name could mean
+        is_folder = url.endswith("/") or (not special and filesystem.isdir(path))
+    except Exception:  # of many kinds: what is wrong with the place is said when it is opened
+        if special:
             raise
-        return [url]  # what is missing is said when it is opened
-    if filesystem.isfile(path):
-        return [url]  # before what else the name could mean
+        return [url]
     sharded = sharded_name(path.rsplit("/", 1)[-1])
     if sharded is not None:
         beside = filesystem.ls(path.rsplit("/", 1)[0], detail=False)
@@ -86,7 +89,7 @@ def _expand_url(url: str, usual_only: bool) -> list[str]:
     if _glob.has_magic(url.split("://", 1)[-1]):
         names = [name for name in filesystem.glob(path) if is_candidate(name) and filesystem.isfile(name)]
         return [filesystem.unstrip_protocol(name) for name in sorted(names, key=natural_key)]
-    if url.endswith("/") or filesystem.isdir(path):
+    if is_folder:
         names = [entry["name"] for entry in filesystem.ls(path, detail=True) if entry["type"] == "file"]
         usual = [name for name in _usual(names) if not usual_only or is_data_name(name)]
         return [filesystem.unstrip_protocol(name) for name in usual]
@@ -104,6 +107,8 @@ def _expand_one(item: Any, recursive: bool, usual_only: bool) -> list[str]:
         if not found:
             raise FileNotFoundError(printable(f"no data files at {path}"))
         return found
+    name = local_path(path) or path
+    settle(name if os.path.isdir(name) else os.path.dirname(name))
     if os.path.isdir(path):
         found = walk_folder(path, recursive=recursive, usual_only=usual_only)
         if not found:
@@ -165,14 +170,7 @@ def expand_paths(paths: Any, *, recursive: bool = False, usual_only: bool = Fals
 
 def sidecar_path(data_path: Any) -> str:
     """Where the index of a data file is by default: its whole name and ``.tfindex``."""
-    return path_name(data_path) + _INDEX_SUFFIX
-
-
-def index_names(data_name: str) -> list[str]:
-    """The names that the index of a file may have: the sidecar's, and the lineage's ``a.tfindex`` of
-    ``a.tfrecord``."""
-    stem, extension = os.path.splitext(data_name)
-    return [sidecar_path(data_name), *([stem + _INDEX_SUFFIX] if extension == ".tfrecord" else [])]
+    return index_names(path_name(data_path))[0]
 
 
 def find_index(data_path: Any) -> str | None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "indexer": """
         options errors names progress _kernel atomic
-        _engine
+        _engine commits
         framing files
         compression outputs paths stored_columns textindex
         index shards streams

@@ -70,7 +70,7 @@ def test_siblings_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path)
 
 def test_a_sibling_that_is_taken_for_a_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
-    lock, calls = atomic._lock, []
+    lock, calls = atomic.lock, []
 
     def slow(descriptor: int) -> bool | None:
         calls.append(descriptor)
@@ -78,7 +78,7 @@ def test_a_sibling_that_is_taken_for_a_dead_one(tmp_path: Path, monkeypatch: pyt
             os.unlink(tmp_path / ".f.0.tmp")  # another builder, between our open and our lock
         return lock(descriptor)
 
-    monkeypatch.setattr(atomic, "_lock", slow)
+    monkeypatch.setattr(atomic, "lock", slow)
     with replace_file(str(path)) as file:
         file.write(b"new")
     assert len(calls) == 2 and path.read_bytes() == b"new" and beside(path) == ["f"]
@@ -118,7 +118,7 @@ def test_a_folder_that_is_taken_for_a_dead_one(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process removes it before it is opened, or before it is locked."""
-    module, name = (os, "open") if step == "open" else (atomic, "_lock")
+    module, name = (os, "open") if step == "open" else (atomic, "lock")
     real, calls = getattr(module, name), []
 
     def slow(*args: object) -> object:
@@ -172,7 +172,7 @@ def test_an_interrupt_at_any_step_leaves_nothing(
     """The step is done, and before its result is known the interrupt comes."""
     path = tmp_path / "f"
     path.write_bytes(b"old")
-    module, name = {"open": (os, "open"), "lock": (atomic, "_lock")}.get(step, (os, step))
+    module, name = {"open": (os, "open"), "lock": (atomic, "lock")}.get(step, (os, step))
     real = getattr(module, name)
     armed = True
     descriptors = set(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else set()

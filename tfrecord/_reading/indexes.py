@@ -22,8 +22,8 @@ from indexer.files import is_url, open_data
 from indexer.formats import load_index
 from indexer.framing import HEAD_SIZE, VERIFY_LENGTHS
 from indexer.index import RecordIndex
+from indexer.names import index_names
 from indexer.options import warn_caller
-from indexer.paths import index_names
 from indexer.streams import detect, iter_chunks
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.open_files import OpenFiles

@@ -15,8 +15,9 @@ from indexer.build import IndexWriter, build_index, earlier_index
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.framing import FOOTER_SIZE, FRAME_OVERHEAD, HEADER_SIZE, VERIFY_LENGTHS, footers, frame_footer
 from indexer.index import RecordIndex
+from indexer.names import index_names
 from indexer.options import warn_caller
-from indexer.paths import index_names, sidecar_path
+from indexer.paths import sidecar_path
 from tfrecord.schema import SchemaCollector
 
 __all__ = ["OldIndexes", "WrittenIndex"]

@@ -14,8 +14,8 @@ from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink
 
 from indexer.files import is_url
-from indexer.names import is_data_name, is_index_name
-from indexer.paths import index_names, sidecar_path
+from indexer.names import index_names, is_data_name, is_index_name
+from indexer.paths import sidecar_path
 from indexer.streams import normalize_compression
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord.ray.blocks import RECORD

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from indexer.build import build_index
 from indexer.errors import TFRecordError
-from indexer.paths import index_names, walk_folder
+from indexer.names import index_names
+from indexer.paths import walk_folder
 
 __all__ = ["create_index", "create_indices", "main"]
 
