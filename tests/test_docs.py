@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import warnings
@@ -19,6 +20,8 @@ NEEDED = {
     name: re.compile(rf"^\s*(import|from) {name}\b|\b{name}\.", re.M)
     for name in ("torch", "pandas", "polars")
 }
+# Pages that read folders which somebody else has made, and what makes them for the test.
+FOLDERS = {"tfds": ROOT / "tests" / "tfds" / "documented.py"}
 
 
 def examples(page: Path) -> list[tuple[int, str]]:
@@ -39,6 +42,9 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     if page.stem == "README":  # it reads the folder first that it shows how to write later
         blocks.sort(key=lambda block: "ShardedTFRecordWriter" not in block[1])
     monkeypatch.chdir(tmp_path)
+    if page.stem in FOLDERS:
+        monkeypatch.syspath_prepend(str(FOLDERS[page.stem].parent))
+        importlib.import_module(FOLDERS[page.stem].stem).write_all(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=QUIET)

@@ -1,7 +1,7 @@
 """TFRecord files without TensorFlow: index once, read any record, decode to columns, shuffle truly, resume.
 
-The names below are the public ones. ``tfrecord.torch`` and ``tfrecord.ray`` are loaded when they are first
-used, so that importing this package never imports torch or Ray.
+The names below are the public ones. ``tfrecord.ray``, ``tfrecord.tfds`` and ``tfrecord.torch`` are loaded
+when they are first used, so that importing this package never imports Ray or torch.
 """
 
 from . import _startup  # isort: skip  # first, because it is for the time that all other imports take
@@ -114,17 +114,18 @@ _startup.imported()
 
 if _TYPE_CHECKING:
     from . import ray as ray
+    from . import tfds as tfds
     from . import torch as torch
 
     __version__: str
 else:
 
     def __getattr__(name: str) -> object:
-        if name in ("ray", "torch"):
+        if name in ("ray", "tfds", "torch"):
             return _importlib.import_module(f"tfrecord.{name}")
         if name == "__version__":
             return _metadata.version("tfrecord")
         raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return [*__all__, "ray", "torch"]
+        return [*__all__, "ray", "tfds", "torch"]

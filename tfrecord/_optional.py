@@ -7,7 +7,8 @@ import sys
 from typing import Any
 
 # Import name -> the extra that brings it.
-_EXTRAS = {"pyarrow": "arrow", "pandas": "pandas", "polars": "polars", "torch": "torch"}
+_EXTRAS = {"pyarrow": "arrow", "pandas": "pandas", "polars": "polars", "torch": "torch", "PIL.Image": "tfds"}
+_NAMES = {"PIL.Image": "Pillow"}
 
 
 def optional(name: str) -> Any:
@@ -20,9 +21,10 @@ def optional(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:
+        if error.name not in (name, name.partition(".")[0]):
             raise
         extra = _EXTRAS[name]
         raise ImportError(
-            f"this needs {name}, which is not installed: pip install 'tfrecord[{extra}]'", name=name
+            f"this needs {_NAMES.get(name, name)}, which is not installed: pip install 'tfrecord[{extra}]'",
+            name=name,
         ) from None

@@ -85,6 +85,10 @@ def reader_of(paths: Any, index: Any, options: dict[str, Any]) -> Any:
     given = [*options, *(["index"] if index != "auto" else [])]
     if given:
         raise TypeError(f"a reader has its options already: give {', '.join(given)} when you make the reader")
+    if type(paths._view) is not RecordView:
+        raise TypeError(
+            "windows of steps cannot be split: split the episodes, and take the steps of each split.reader()"
+        )
     return paths
 
 

@@ -149,12 +149,17 @@ class RecordDecoder:
             self._looked = True
             warn_of_feature_lists(path, islice(payloads, SAMPLE))
 
-    def one(self, payload: memoryview) -> Any:
-        """One record: a dict, a pair of dicts, or bytes. Errors do not know their place."""
+    def one(self, payload: memoryview, missing: str = "empty") -> Any:
+        """One record: a dict, a pair of dicts, or bytes; ``missing`` as for `decode_record`. Errors do not
+        know their place."""
         if self.record_type == "bytes":
             return payload.tobytes()
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
-        return decode_record(payload, self.plan, lists)
+        return decode_record(payload, self.plan, lists, missing=missing)
+
+    def dicts(self, payloads: BytesColumn) -> list[Any] | None:
+        """All records as `one` gives them, where that is quicker at once; else None."""
+        return None
 
     def records(self, rows: RowBatch) -> Iterator[list[Any]]:
         """`one` of each row in turn, some at a time; what is no message goes to the policy."""

@@ -128,7 +128,7 @@ def join_sources(parts: Sequence[RowBatch]) -> RowBatch:
     """The rows of several stores, one part after another."""
     firsts = np.cumsum([0, *(len(part.paths) for part in parts)])
     return RowBatch(
-        BytesColumn.concat([part.payloads for part in parts]),
+        type(parts[0].payloads).concat([part.payloads for part in parts]),
         [path for part in parts for path in part.paths],
         np.concatenate([part.numbers + first for part, first in zip(parts, firsts, strict=False)]),
         np.concatenate([part.records for part in parts]),
@@ -139,7 +139,7 @@ def _joined(parts: list[RowBatch]) -> RowBatch:
     if len(parts) == 1:
         return parts[0]
     return RowBatch(
-        BytesColumn.concat([part.payloads for part in parts]),
+        type(parts[0].payloads).concat([part.payloads for part in parts]),
         parts[0].paths,
         np.concatenate([part.numbers for part in parts]),
         np.concatenate([part.records for part in parts]),

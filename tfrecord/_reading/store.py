@@ -77,6 +77,7 @@ class RecordStore:
         self._starts: Int64Array | None = None
         self._start_list: list[int] = []
         self._looked_through: set[int] = set()
+        self._expected: tuple[int, ...] | None = None
         self._lock = ForkSafeLock()
         self.closed = False
 
@@ -100,7 +101,21 @@ class RecordStore:
                 found = self._indexes[number]
                 if found is None:
                     found = self._indexes[number] = self._hop(number)
+        self._check_count(number, len(found))
         return found
+
+    def expect(self, counts: Sequence[int]) -> None:
+        """Say how many records each file has, so that positions need no look at the files.
+
+        A file that has another number raises `CorruptRecordError` when that is met.
+        """
+        self._expected = tuple(counts)
+        self._set_starts(counts)
+
+    def _check_count(self, number: int, count: int) -> None:
+        if self._expected is not None and count != self._expected[number]:
+            reason = f"the file holds {count:,} records, not {self._expected[number]:,} as its data set says"
+            raise CorruptRecordError(self.paths[number], None, None, reason)
 
     def _hop(self, number: int) -> RecordIndex:
         """Where the records are, by their headers alone; of a damaged file raise, or keep what comes
@@ -130,12 +145,16 @@ class RecordStore:
     def starts(self) -> Int64Array:
         """Position of each file's first record, then the number of all records: int64 (num_files + 1,)."""
         if self._starts is None:
-            starts = np.zeros(len(self.paths) + 1, np.int64)
-            np.cumsum([len(self.index(number)) for number in range(len(self.paths))], out=starts[1:])
-            starts.setflags(write=False)
-            self._start_list = starts.tolist()
-            self._starts = starts
+            return self._set_starts([len(self.index(number)) for number in range(len(self.paths))])
         return self._starts
+
+    def _set_starts(self, counts: Sequence[int]) -> Int64Array:
+        starts = np.zeros(len(self.paths) + 1, np.int64)
+        np.cumsum(counts, out=starts[1:])
+        starts.setflags(write=False)
+        self._start_list = starts.tolist()
+        self._starts = starts
+        return starts
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -194,12 +213,16 @@ class RecordStore:
             self._check_size(number, file.size)
         # list(reader) asks for the length first, which spools a compressed file; no need to inflate it again.
         source: Any = self._spool.peek(path) or self._source(number)
+        count = 0
         runs = stream_records(
             source, self.options, policy or self.policy, path=path, start=start, step=step, seek=seek
         )
         for run in runs:
             self.check_open()
+            count += len(run.offsets)
             yield run
+        if (start, step) == (0, 1) and not (policy or self.policy).skips:
+            self._check_count(number, count)
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
@@ -375,7 +398,7 @@ class RecordStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         named = [None if index is None else index.index_path for index in self.given]
-        return _reopen, (self.paths, named, self.options, self.policy, self._files.folder)
+        return _reopen, (self.paths, named, self.options, self.policy, self._files.folder, self._expected)
 
 
 def _reopen(
@@ -384,11 +407,14 @@ def _reopen(
     options: ReadOptions,
     policy: DamagePolicy,
     folder: str | None,
+    expected: Sequence[int] | None,
 ) -> RecordStore:
     """The store in another process, whose working directory may be another one."""
     store = RecordStore(paths, [None] * len(paths), options, policy)
     store._files.folder = folder
     store.use_indexes([name and store.place(name) for name in named])
+    if expected is not None:
+        store.expect(expected)
     return store
 
 

@@ -12,9 +12,12 @@ from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
 from tfrecord._reading.call_text import call_text
+from tfrecord._reading.decoder import LOCATED_ERRORS
+from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._options import ReaderOptions, check_transform, known_options, one_of, open_source
 from tfrecord.torch._producer import Finish
+from tfrecord.torch._source import Source
 from tfrecord.torch._workers.errors import for_loader
 
 if TYPE_CHECKING:
@@ -103,17 +106,28 @@ class TFRecordMapDataset(Dataset[Any]):
         source.prepare()
         rows = source.fetch(positions)
         count = len(rows)
-        plan = source.plan.columns
-        if count > 1 and plan and all(column.kind is not None for column in plan):
-            batch = source.decode_batch(rows.payloads, rows.locate)
-            if isinstance(batch, ColumnBatch) and (made := records_of(batch)) is not None:
-                return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(made)]
+        if count > 1 and (made := _together(source, rows)) is not None:
+            return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(made)]
         out = []
         for row in range(count):
             path, record = rows.locate(row)
             item = source.decode_one(rows.payloads.view(row), path, record)
             out.append(self.finish.record(item, False, path, record))
         return out
+
+
+def _together(source: Source, rows: RowBatch) -> list[Any] | None:
+    """The records of several rows from columns; None where they have to be decoded one by one."""
+    try:
+        if (made := source.view.decoder.dicts(rows.payloads)) is not None:
+            return made
+    except LOCATED_ERRORS:
+        return None
+    plan = source.plan.columns
+    if not plan or any(column.kind is None for column in plan):
+        return None
+    batch = source.decode_batch(rows.payloads, rows.locate)
+    return records_of(batch) if isinstance(batch, ColumnBatch) else None
 
 
 def records_of(batch: ColumnBatch) -> list[dict[str, Any]] | None:

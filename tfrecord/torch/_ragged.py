@@ -70,6 +70,8 @@ def tensors_of(batch: Any, options: RaggedOptions) -> Any:
         return tensors_of(batch.context, options), tensors_of(batch.feature_lists, options)
     if isinstance(batch, BytesColumn):
         return batch.to_list()
+    if isinstance(batch, dict):  # nested features
+        return TensorDict(batch.mapped(lambda level: tensors_of(level, options)))  # type: ignore[attr-defined]
     assert isinstance(batch, ColumnBatch)
     if options.kind != "pad":
         return TensorDict(batch.to_torch(ragged=options.kind))

@@ -20,7 +20,6 @@ from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import RecordStore
 from tfrecord._reading.view import RecordView
 from tfrecord.features import FeaturePlan, VarLenFeature
-from tfrecord.parse import decode_record
 from tfrecord.sampling.permutation import Int64Array, Permutation
 from tfrecord.torch._readahead import Readahead
 
@@ -156,12 +155,10 @@ class Source:
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
         """A record as a dict (a pair of dicts, bytes); DROPPED where it is no message and that is skipped."""
         decoder = self.view.decoder
-        if decoder.record_type == "bytes":
-            return payload.tobytes()
-        decoder.look(path, [payload])
-        lists = decoder.sequence_plan if decoder.record_type == "sequence_example" else None
+        if decoder.record_type != "bytes":
+            decoder.look(path, [payload])
         try:
-            return decode_record(payload, decoder.plan, lists, missing=self._missing)
+            return decoder.one(payload, self._missing)
         except (DecodeError, MissingFeatureError, FeatureKindError) as error:
             placed = error.at(path, record)
             if not self.skips or not is_damage(payload, error):

@@ -90,6 +90,8 @@ class _Packer:
             start = self._room(sum(lengths))
             self.strings.append((start, value))
             return _Strings(start, lengths)
+        if type(value) is dict:
+            return {name: self.part(item) for name, item in value.items()}
         return [value]
 
     def groups(self) -> list[_Group]:
@@ -163,6 +165,8 @@ def _put_together(part: Any, tensors: list[Any], memory: memoryview) -> Any:
         return out
     if isinstance(part, tuple):
         return TensorRagged._trusted(*(_put_together(one, tensors, memory) for one in part))
+    if isinstance(part, dict):
+        return {name: _put_together(one, tensors, memory) for name, one in part.items()}
     return part[0]
 
 

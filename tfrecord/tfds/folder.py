@@ -1,0 +1,234 @@
+"""What a folder prepared by TFDS says of itself, and where its shards are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from indexer.errors import TFRecordError, printable
+from indexer.files import is_url, open_data, remote_filesystem
+
+__all__ = [
+    "DatasetInfo",
+    "SplitInfo",
+    "TFDSError",
+    "field",
+    "is_prepared",
+    "prepared_below",
+    "read_info",
+    "read_json",
+    "read_text",
+    "shard_path",
+]
+
+INFO_NAME = "dataset_info.json"
+FEATURES_NAME = "features.json"
+_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+_MOST_TEXT = 256 << 20
+_MOST_RECORDS = 2**62
+_LISTED = 20
+_TEXTS = ("name", "config_name", "version", "description")
+
+
+class TFDSError(TFRecordError, ValueError):
+    """The metadata of a TFDS folder is damaged, or asks for what is not supported."""
+
+
+@dataclass(frozen=True)
+class SplitInfo:
+    """One split: ``shard_lengths`` are the numbers of examples of its shards, in order."""
+
+    name: str
+    shard_lengths: tuple[int, ...]
+    template: str = _TEMPLATE
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples the split has."""
+        return sum(self.shard_lengths)
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What `dataset_info.json` says. ``splits`` maps names to `SplitInfo`, in the order of the file."""
+
+    folder: str
+    name: str
+    config: str
+    version: str
+    description: str
+    splits: Mapping[str, SplitInfo]
+
+
+def joined(folder: str, name: str) -> str:
+    """The path or URL of a name in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if is_url(folder) else os.path.join(folder, name)
+
+
+def field(node: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """A field of a protobuf message in JSON, which may be written in camelCase or snake_case."""
+    head, *rest = name.split("_")
+    camel = head + "".join(part.capitalize() for part in rest)
+    return node.get(camel, node.get(name, default))
+
+
+def read_text(path: str) -> str:
+    """A small text file. Raises FileNotFoundError, or `TFDSError` for one that is huge or not UTF-8."""
+    with open_data(path, mmap=False) as file:
+        if file.size > _MOST_TEXT:
+            raise TFDSError(f"{path}: {file.size:,} bytes are too many for a file of metadata")
+        data = bytes(file.view(0, file.size)) if file.size else b""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TFDSError(f"{path}: not valid UTF-8 at byte {error.start}") from None
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """A JSON file that holds an object."""
+    text = read_text(path)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise TFDSError(f"{path}: nested too deep") from None
+    except ValueError as error:
+        raise TFDSError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise TFDSError(f"{path}: holds a JSON {type(found).__name__}, not an object")
+    return found
+
+
+def as_count(value: Any, what: str) -> int:
+    """A number of records: protobuf writes 64-bit integers as strings."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
+        value = int(value)
+    if type(value) is not int or not 0 <= value <= _MOST_RECORDS:
+        raise TFDSError(f"{what} is {str(value)[:40]!r}, not a number of records")
+    return value
+
+
+def _text_field(node: Mapping[str, Any], name: str, path: str, default: str = "") -> str:
+    value = field(node, name, default)
+    if not isinstance(value, str):
+        raise TFDSError(f"{path}: {name} is a JSON {type(value).__name__}, not a string")
+    return value
+
+
+def _split_info(node: Any, path: str) -> SplitInfo:
+    if not isinstance(node, dict):
+        raise TFDSError(f"{path}: a split is a JSON {type(node).__name__}, not an object")
+    name = _text_field(node, "name", path)
+    if not name:
+        raise TFDSError(f"{path}: a split has no name")
+    lengths = field(node, "shard_lengths", [])
+    if not isinstance(lengths, list):
+        raise TFDSError(f"{path}: shardLengths of split {name!r} is not a list")
+    if not lengths and field(node, "num_shards") not in (None, 0, "0"):
+        raise TFDSError(
+            f"{path}: split {name!r} has no shardLengths, as in folders of TFDS before 2.0; prepare it again"
+        )
+    counts = tuple(as_count(value, f"{path}: a shard length of split {name!r}") for value in lengths)
+    if sum(counts) > _MOST_RECORDS:
+        raise TFDSError(f"{path}: split {name!r} claims {sum(counts):,} records")
+    return SplitInfo(name, counts, _text_field(node, "filepath_template", path) or _TEMPLATE)
+
+
+def read_info(folder: str) -> DatasetInfo:
+    """Read `dataset_info.json` of the folder of one version.
+
+    Raises:
+        FileNotFoundError: it is not there; the message lists the versions in the folders below.
+        TFDSError: it is damaged, or its records are in another format than TFRecord.
+    """
+    path = joined(folder, INFO_NAME)
+    try:
+        info = read_json(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(_what_is_there(folder)) from None
+    file_format = _text_field(info, "file_format", path) or "tfrecord"
+    if file_format != "tfrecord":
+        raise TFDSError(f"{path}: the records are in the format {file_format!r}; only 'tfrecord' can be read")
+    nodes = field(info, "splits", [])
+    if not isinstance(nodes, list):
+        raise TFDSError(f"{path}: splits is not a list")
+    splits: dict[str, SplitInfo] = {}
+    for node in nodes:
+        split = _split_info(node, path)
+        if split.name in splits:
+            raise TFDSError(f"{path}: the split {split.name!r} is there twice")
+        splits[split.name] = split
+    name, config, version, description = (_text_field(info, key, path) for key in _TEXTS)
+    return DatasetInfo(folder, name, config, version, description, splits)
+
+
+def shard_path(info: DatasetInfo, split: SplitInfo, number: int) -> str:
+    """The file of one shard, by the split's template; TFDSError for one that is not within the folder."""
+    count = len(split.shard_lengths)
+    digits = max(5, len(str(count)))
+    index, total = f"{number:0{digits}d}", f"{count:0{digits}d}"
+    values = {
+        "DATASET": info.name,
+        "SPLIT": split.name,
+        "FILEFORMAT": "tfrecord",
+        "SHARD_INDEX": index,
+        "NUM_SHARDS": total,
+        "SHARD_X_OF_Y": f"{index}-of-{total}",
+    }
+    said = f"{joined(info.folder, INFO_NAME)}: the file template {split.template!r} of split {split.name!r}"
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise TFDSError(f"{said} has an unknown part {match[0]!r}; known are {', '.join(values)}")
+        return values[match[1]]
+
+    name = re.sub(r"\{([^{}]*)\}", value, split.template)
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or ".." in parts or "\0" in name or ":" in parts[0] or not parts[-1]:
+        raise TFDSError(f"{said} leads out of the folder: {name!r}")
+    return joined(info.folder, name)
+
+
+def is_prepared(folder: str) -> bool:
+    """Whether this is the folder of one prepared version."""
+    return not is_url(folder) and os.path.isfile(os.path.join(folder, INFO_NAME))
+
+
+def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
+    """The prepared versions in a folder, up to data set, config and version deep: paths relative to it."""
+    if is_url(folder):
+        filesystem, path = remote_filesystem(folder)
+        names = [
+            os.path.basename(e["name"].rstrip("/")) for e in filesystem.ls(path) if e["type"] == "directory"
+        ]
+    elif os.path.isdir(folder):
+        names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+    else:
+        return
+    for name in sorted(name for name in names if not name.startswith(".")):
+        below = joined(folder, name)
+        if is_prepared(below) or is_url(below) and _has_info(below):
+            yield name
+        elif depth > 1:
+            yield from (f"{name}/{rest}" for rest in prepared_below(below, depth - 1))
+
+
+def _has_info(url: str) -> bool:
+    filesystem, path = remote_filesystem(joined(url, INFO_NAME))
+    return bool(filesystem.exists(path))
+
+
+def _what_is_there(folder: str) -> str:
+    """Why a folder cannot be opened, and what can."""
+    if not is_url(folder) and not os.path.isdir(folder):
+        return printable(f"no such folder: {folder}")
+    found = list(prepared_below(folder))
+    if not found:
+        return printable(f"{folder}: no {INFO_NAME}, so this is not a folder prepared by TFDS")
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return printable(
+        f"{folder} is not the folder of one version; there are {', '.join(found[:_LISTED])}{more}"
+    )

@@ -1,0 +1,185 @@
+"""`TFDSReader`: the examples of a split of a TFDS folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from indexer.errors import printable
+from indexer.files import is_url, remote_filesystem
+from indexer.options import warn_caller
+from tfrecord._reading.call_text import call_text
+from tfrecord._reading.view import RecordView
+from tfrecord.reader import TFRecordReader
+from tfrecord.tfds.features import FeaturesDict, Unknown, read_features
+from tfrecord.tfds.folder import DatasetInfo, read_info, shard_path
+from tfrecord.tfds.leaves import Leaf, leaves_of
+from tfrecord.tfds.nested import NestedDecoder
+from tfrecord.tfds.splits import Part, resolve_split
+from tfrecord.tfds.steps import StepsReader, steps_of
+
+__all__ = ["TFDSReader"]
+
+_LISTED = 5
+_OURS = ("features", "sequence_features", "record_type", "compression_type")
+
+
+class TFDSReader(TFRecordReader):
+    """The examples of a split of a folder prepared by TFDS, by position and in stored order.
+
+    It reads as a `TFRecordReader` does: `reader[i]` and iteration give an example as nested dicts with the
+    values that `tfds.as_numpy` gives; `read` and `batches` give a `NestedBatch`, nested dicts of columns.
+    ``columns`` are names of features, those in a dict joined by "/"; the name of a dict means all in it.
+    `tfrecord.torch.TFRecordDataset` and `TFRecordMapDataset` take it in place of a path.
+
+    Args:
+        folder: the folder (or URL) of one version, which holds `dataset_info.json`.
+        split: in TFDS's language, such as ``"train"``, ``"train[:10%]+test"`` or ``"all"``; or one of
+            `even_splits`.
+        decode: False leaves images as the bytes of their files.
+        **reader_options: ``index``, ``verify``, ``on_error``, ``max_skips`` and so on, as for
+            `TFRecordReader`.
+
+    Attributes: ``features`` (the tree of connectors), ``info`` (what `dataset_info.json` says), ``split``.
+
+    Raises:
+        FileNotFoundError: no such folder; it is not that of one version (the message lists those in it); a
+            shard of the split is missing.
+        TFDSError: the metadata is damaged, or asks for what is not supported.
+        ValueError: the split is not valid, or has no shards.
+
+    `len` comes from the metadata. A shard that holds another number of records raises `CorruptRecordError`
+    when it is met. Opening reads the metadata only. Connectors that are not known here give what the record
+    holds under their keys, with one warning.
+    """
+
+    features: FeaturesDict
+    info: DatasetInfo
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        split: Any = "train",
+        *,
+        decode: bool = True,
+        **reader_options: Any,
+    ) -> None:
+        for name in _OURS:
+            if name in reader_options:
+                raise TypeError(f"{name} follows from the folder and cannot be given")
+        self.info = read_info(os.fsdecode(folder))
+        self.features = read_features(self.info.folder)
+        self.split = split
+        files = _Files(self.info, resolve_split(split, self.info.splits))
+        super().__init__(files.paths, record_type="example", compression_type="", **reader_options)
+        self._call = call_text(type(self).__name__, TFDSReader.__init__, locals())
+        store = self._view.store
+        store.expect(files.counts)
+        leaves = list(leaves_of(self.features, bool(decode)))
+        if any(isinstance(leaf.feature, Unknown) for leaf in leaves):
+            leaves = list(_with_raw_keys(leaves, self.schema))
+        decoder = NestedDecoder(leaves, store.policy)
+        self._view = RecordView(store, decoder, files.selection())
+
+    def episodes(self) -> Iterator[dict[str, Any]]:
+        """The episodes of an RLDS data set in stored order; ``["steps"]`` of each is a dict of columns, with
+        one entry a step. TFDSError where the features have no steps."""
+        steps_of(self.features)
+        return iter(self)
+
+    def steps(self, window: int = 1, stride: int = 1, pad: bool = False) -> StepsReader:
+        """Windows of ``window`` consecutive steps of RLDS episodes, never across two of them.
+
+        Args:
+            window: steps of a window, its first axis (also where it is 1).
+            stride: steps from the start of one window to that of the next in an episode, from its first step.
+            pad: have windows at all starts: at the end of an episode the real steps come first, and
+                ``is_padding`` is True behind them. Otherwise windows are whole.
+
+        Counts the steps of all episodes, reading as little of each as it can.
+
+        Raises:
+            TFDSError: the features have no steps.
+            ValueError: a window or stride below 1; the reader skips damage.
+        """
+        if self._view.store.policy.skips:
+            raise ValueError("windows need every episode: on_error must be 'raise'")
+        return StepsReader(self, steps_of(self.features), window, stride, pad)
+
+
+class _Files:
+    """The shards that parts of splits need, each once, and where in them the examples are."""
+
+    def __init__(self, info: DatasetInfo, parts: Sequence[Part]) -> None:
+        self.paths: list[str] = []
+        self.counts: list[int] = []
+        self._ranges: list[tuple[int, int, int]] = []  # file, first record, record after the last
+        numbers: dict[str, int] = {}
+        for part in parts:
+            first = 0
+            for shard, count in enumerate(part.split.shard_lengths):
+                start, stop = max(part.start, first), min(part.stop, first + count)
+                if start < stop or (count and not self.paths):  # an empty part still has a file
+                    path = shard_path(info, part.split, shard)
+                    if path not in numbers:
+                        numbers[path] = len(self.paths)
+                        self.paths.append(path)
+                        self.counts.append(count)
+                    self._ranges.append((numbers[path], start - first, max(start, stop) - first))
+                first += count
+        if not self.paths:
+            raise ValueError(f"the split has no examples: {info.folder} has none in it")
+        _check_there(self.paths)
+
+    def selection(self) -> Any:
+        """Positions in the files, int64; None where they are all of them in order."""
+        starts = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
+        ends = [(int(starts[file]) + start, int(starts[file]) + stop) for file, start, stop in self._ranges]
+        whole = all(stop == following for (_, stop), (following, _) in zip(ends, ends[1:], strict=False))
+        if whole and ends[0][0] == 0 and ends[-1][1] == starts[-1]:
+            return None
+        selection = np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in ends])
+        selection.setflags(write=False)
+        return selection
+
+
+def _check_there(paths: Sequence[str]) -> None:
+    """FileNotFoundError for shards that are not there."""
+    missing = []
+    listed: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if is_url(path):
+            if folder not in listed:
+                filesystem, place = remote_filesystem(folder)
+                listed[folder] = {found.rpartition("/")[2] for found in filesystem.ls(place, detail=False)}
+            is_there = name in listed[folder]
+        else:
+            is_there = os.path.isfile(path)
+        if not is_there:
+            missing.append(path)
+    if missing:
+        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+        names = ", ".join(missing[:_LISTED])
+        raise FileNotFoundError(
+            printable(f"{len(missing)} of {len(paths)} shards of the split are missing: {names}{more}")
+        )
+
+
+def _with_raw_keys(leaves: Sequence[Leaf], schema: Iterable[str]) -> Iterator[Leaf]:
+    """The leaves, those of unknown connectors as one for each key that the records have; warns of these."""
+    known = {key for leaf in leaves if not isinstance(leaf.feature, Unknown) for key in leaf.specs()}
+    kinds = sorted({leaf.feature.connector for leaf in leaves if isinstance(leaf.feature, Unknown)})
+    warn_caller(f"connectors that are not known, whose features stay as they are stored: {', '.join(kinds)}")
+    for leaf in leaves:
+        if not isinstance(leaf.feature, Unknown):
+            yield leaf
+            continue
+        above = leaf.key[: len(leaf.key) - len(leaf.path[-1])]
+        for key in schema:
+            if key not in known and (key == leaf.key or key.startswith(leaf.key + "/")):
+                known.add(key)
+                yield Leaf((*leaf.path[:-1], key[len(above) :]), key, (), leaf.feature)

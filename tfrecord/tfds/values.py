@@ -1,0 +1,130 @@
+"""One stored byte string to the array that it encodes: images, and tensors that were written as bytes."""
+
+from __future__ import annotations
+
+import io
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import DecodeError
+from tfrecord._optional import optional
+from tfrecord.tfds.features import Image, Shape, Tensor
+
+__all__ = ["decode_image", "decode_tensor"]
+
+Array = npt.NDArray[Any]
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+# What a tensor of unknown size may become when it is inflated.
+_MOST_BYTES = 1 << 31
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def decode_tensor(data: memoryview, feature: Tensor, given: Sequence[int] | None) -> Array:
+    """The array of an encoded tensor: C order, little-endian, of its own memory.
+
+    ``given`` is the shape that the record says, where more than one size is open. Never inflates more than
+    the shape has room for.
+
+    Raises:
+        DecodeError: the bytes are not of such an array.
+    """
+    dtype = np.dtype(feature.dtype)
+    shape = list(feature.shape) if given is None else _merged(given, feature.shape)
+    room = math.prod(size for size in shape if size is not None) * dtype.itemsize
+    is_open = None in shape
+    if feature.encoding == "zlib":
+        data = memoryview(_inflated(data, _MOST_BYTES if is_open else min(room, _MOST_BYTES)))
+    fits = room and len(data) % room == 0 if is_open else len(data) == room
+    if not fits:
+        raise DecodeError(
+            f"has {len(data):,} bytes, which are not an array of {dtype} of shape {tuple(shape)}"
+        )
+    sizes = [len(data) // room if size is None else size for size in shape]
+    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(sizes).astype(dtype)
+
+
+def _merged(given: Sequence[int], declared: Shape) -> list[int | None]:
+    """The shape that a record says; it must be one of those declared."""
+    fits = all(size >= 0 and known in (None, size) for size, known in zip(given, declared, strict=True))
+    if not fits:
+        raise DecodeError(f"the shape {tuple(given)} of the record does not fit {declared}")
+    return list(given)
+
+
+def _inflated(data: memoryview, most: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        found = stream.decompress(data, most + 1)  # a limit of 0 would be none
+    except zlib.error as error:
+        raise DecodeError(f"is not valid zlib: {error}") from None
+    if len(found) > most:
+        raise DecodeError(f"inflates to more than the {most:,} bytes of its shape")
+    if not stream.eof:
+        raise DecodeError("is a zlib stream that ends early")
+    return found
+
+
+def decode_image(data: memoryview, feature: Image) -> Array:
+    """The pixels (height, width, channels) of an image file; of a GIF with a declared shape of four sizes
+    (frames, height, width, 3). Needs Pillow.
+
+    Raises:
+        DecodeError: the bytes are no image, one of another size than declared, or of 16 bits in colour, which
+            Pillow cannot decode exactly.
+    """
+    module = optional("PIL.Image")
+    channels = feature.shape[-1] or 0
+    try:
+        with module.open(io.BytesIO(data)) as image:
+            _check_size(image.size[::-1], feature.shape[-3:-1])
+            if len(feature.shape) == 4:
+                return np.stack([_pixels(image, frame, channels) for frame in range(image.n_frames)])
+            if feature.dtype == "float32":
+                return _pixels(image, 0, 4).view("<f4").astype(np.float32, copy=False)
+            if feature.dtype == "uint16":
+                return _wide(image, data, channels)
+            return _pixels(image, 0, channels)
+    except DecodeError:
+        raise
+    except Exception as error:  # Pillow raises of every kind for what it cannot read
+        raise DecodeError(f"is no image that Pillow can decode: {error}") from error
+
+
+def _check_size(size: tuple[int, int], declared: Shape) -> None:
+    """Before anything is decompressed: whether the image is as large as declared."""
+    if not all(known in (None, found) for found, known in zip(size, declared, strict=True)):
+        raise DecodeError(f"is an image of {size[0]} x {size[1]} pixels, not {declared[0]} x {declared[1]}")
+
+
+def _pixels(image: Any, frame: int, channels: int) -> Array:
+    """One frame as uint8."""
+    if frame:
+        image.seek(frame)
+    if image.format == "JPEG" and channels == 1:
+        image.draft("L", image.size)
+    if image.mode.startswith("I"):  # 16 bits of grey, of which the upper 8 are wanted
+        grey = (np.asarray(image) >> 8).astype(np.uint8)
+        return np.repeat(grey[..., None], channels or 1, axis=-1)
+    if image.mode in ("P", "PA", "LA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA") if channels != 1 else image.convert("LA")
+    mode = _MODES.get(channels) or ("L" if image.mode in ("1", "L") else "RGB")
+    pixels = np.array(image if image.mode == mode else image.convert(mode))
+    return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+def _wide(image: Any, data: memoryview, channels: int) -> Array:
+    """A PNG as uint16; TensorFlow spreads 8 bits over 16."""
+    if image.format == "PNG" and bytes(data[:8]) == _PNG and data[24] == 16:
+        if not image.mode.startswith("I"):
+            raise DecodeError(
+                "is a PNG of 16 bits in colour or with transparency, of which Pillow decodes 8 bits only; "
+                "decode=False gives the bytes"
+            )
+        return np.repeat(np.array(image).astype(np.uint16)[..., None], channels or 1, axis=-1)
+    return _pixels(image, 0, channels).astype(np.uint16) * 257
