@@ -25,6 +25,7 @@ NO_SUCH_CASE = (
     "the kernel's maps keep no descriptor",
     "maps of the reference engine keep a descriptor",
     "one file only",
+    "PySpark is large and needs Java",
     "made for few records",
     "a DataFile is of plain data",
     "the columns of sequences have a test of their own",

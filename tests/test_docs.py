@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -18,10 +21,12 @@ QUIET = "This DataLoader will create|'set_vital' is deprecated"
 # Packages that a page's examples need beside the ones that a page may import anyway.
 NEEDED = {
     name: re.compile(rf"^\s*(import|from) {name}\b|\b{name}\.", re.M)
-    for name in ("torch", "pandas", "polars")
+    for name in ("torch", "pandas", "polars", "ray", "dask", "pyspark")
 }
 # Pages that read folders which somebody else has made, and what makes them for the test.
 FOLDERS = {"tfds": ROOT / "tests" / "tfds" / "documented.py"}
+# Pages whose examples start processes, which cannot import functions of a test: each is run as a program.
+PROGRAMS = ("ray", "splits")
 
 
 def examples(page: Path) -> list[tuple[int, str]]:
@@ -33,11 +38,29 @@ def examples(page: Path) -> list[tuple[int, str]]:
     ]
 
 
+def is_installed(name: str) -> bool:
+    """A folder without code, such as tests/ray, is not a package."""
+    found = importlib.util.find_spec(name)
+    return found is not None and found.origin is not None
+
+
+def run_program(page: Path, blocks: list[tuple[int, str]]) -> None:
+    """Each block on the lines of the page, in a process of its own."""
+    lines: list[str] = []
+    for line, code in blocks:
+        lines += [""] * (line - 1 - len(lines)) + code.splitlines()
+    Path(f"{page.stem}_page.py").write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, f"{page.stem}_page.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.stem)
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = examples(page)
     for name, uses in NEEDED.items():
-        if importlib.util.find_spec(name) is None:
+        if not is_installed(name):
             blocks = [(line, code) for line, code in blocks if not uses.search(code)]
     if page.stem == "README":  # it reads the folder first that it shows how to write later
         blocks.sort(key=lambda block: "ShardedTFRecordWriter" not in block[1])
@@ -45,6 +68,9 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     if page.stem in FOLDERS:
         monkeypatch.syspath_prepend(str(FOLDERS[page.stem].parent))
         importlib.import_module(FOLDERS[page.stem].stem).write_all(tmp_path)
+    if page.stem in PROGRAMS:
+        run_program(page, blocks)
+        return
     namespace: dict[str, object] = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=QUIET)

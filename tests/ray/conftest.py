@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -31,8 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """Ray with two CPUs. Its worker processes import this checkout."""
-    ray = pytest.importorskip("ray")
-    importlib.import_module("ray.data")
+    pytest.importorskip("ray.data")  # without Ray, this folder would be found as "ray"
+    import ray
+
     here = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     ray.init(
         num_cpus=2,

@@ -367,7 +367,7 @@ class _Failing:
 def test_errors_of_the_system_are_tried_again(
     errors: list[OSError], works: bool, indexed: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
     from tfrecord.ray import blocks
 
     waits: list[float] = []

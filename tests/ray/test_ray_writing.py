@@ -129,7 +129,7 @@ def test_a_task_that_is_retried_leaves_nothing_twice(cluster: Any, tfr: Any, tmp
 
 
 def test_a_second_attempt_replaces_the_file_of_the_first(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
     from tfrecord.ray.writing import _FileOptions, _Sink
 
     sink = _Sink(str(tmp_path), _FileOptions(True, "", "auto"), None)

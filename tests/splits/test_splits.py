@@ -215,6 +215,19 @@ def test_relative_paths_lead_to_the_files_from_elsewhere(
     assert [number for split in splits for number in read(split)] == list(range(TOTAL))
 
 
+def test_urls(folder: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for path in folder.iterdir():
+        memory.pipe(f"/splits/{path.name}", path.read_bytes())
+    splits = shipped(tfrecord.make_splits("memory://splits/", 5))
+    assert [number for split in splits for number in read(split)] == list(range(TOTAL))
+    memory.pipe("/splits/part-2.tfrecord", b"")
+    with pytest.raises(tfrecord.StaleIndexError, match="memory://"):
+        read(shipped(splits)[0])
+    memory.rm("/splits", recursive=True)
+
+
 # ---- files that changed --------------------------------------------------------------------------------
 
 
