@@ -17,12 +17,12 @@ from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
 from tfrecord._columns.arrays import Int64Array, as_position, is_integer
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.batches import shuffled_batches, stored_batches
 from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
 from tfrecord._reading.indexes import build_index, build_indexes
-from tfrecord._reading.rows import merge_rows
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.store import CLOSED, RecordStore
 from tfrecord._reading.view import RecordView
@@ -77,6 +77,8 @@ class TFRecordReader:
         max_skips: so many damaged records are let pass.
         mmap: map local files; False reads with pread, for file systems where a mapped file may shrink.
         max_spool_bytes: how much temporary space random access to compressed files may take.
+        num_threads: threads that decode, of one pool per process. They share batches of 1 MB or more;
+            `batches` also gives them whole batches in turn. The results are the same.
 
     Opening takes the same time for any number of records where there is an extended index. A reader pickles
     (its options, no handles), may be used by forked and spawned processes and by several threads at once, and
@@ -101,6 +103,7 @@ class TFRecordReader:
         max_skips: int | None = None,
         mmap: bool = True,
         max_spool_bytes: int = 4 << 30,
+        num_threads: int = 1,
     ) -> None:
         self._call = call_text(type(self).__name__, TFRecordReader.__init__, locals())
         policy = DamagePolicy(on_error, max_skips)
@@ -108,6 +111,7 @@ class TFRecordReader:
             normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
         )
         decoder = RecordDecoder(features, sequence_features, record_type, policy)
+        decoder.num_threads = check_threads(num_threads)
         found = expand_shards(paths)
         store = RecordStore(found, [None] * len(found), options, policy)
         store.open_all()
@@ -187,18 +191,24 @@ class TFRecordReader:
         """The payloads at ``positions``, in that order, less the damaged ones where damage is skipped."""
         return self._view.fetch(self._view.positions(positions)).payloads
 
-    def read(self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int = 1) -> Batch:
+    def read(
+        self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int | None = None
+    ) -> Batch:
         """The records at ``positions`` as columns, one row each, in that order.
 
         Args:
             positions: integers in any order, also repeated; a list, array, range, slice, or a mask over all.
             columns: names of the features wanted; None: all that the reader decodes.
+            num_threads: instead of the reader's.
 
         Where damage is skipped, the rows of damaged records are left out, so that the batch is shorter than
         ``positions``; a callable ``on_error`` is told which they are.
         """
-        names, threads = self._view.decoder.check_columns(columns), check_threads(num_threads)
+        names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
         return self._view.read(self._view.positions(positions), names, threads)
+
+    def _threads(self, num_threads: int | None) -> int:
+        return self._view.decoder.num_threads if num_threads is None else check_threads(num_threads)
 
     def decode(
         self,
@@ -272,7 +282,7 @@ class TFRecordReader:
         seed: int | None = None,
         epoch: int = 0,
         drop_last: bool = False,
-        num_threads: int = 1,
+        num_threads: int | None = None,
     ) -> Iterator[Batch]:
         """All records as batches of ``batch_size`` rows, the last one of what is left.
 
@@ -280,33 +290,18 @@ class TFRecordReader:
             shuffle: a true permutation of all records, from ``seed`` (None draws one) and ``epoch`` alone; it
                 needs positions. Otherwise the order is the stored one, in one pass over the files.
             drop_last: leave out a last batch that is not full.
+            num_threads: instead of the reader's. With several, batches are decoded ahead, as many at once.
 
         The good records before damage come as a batch of their own before it raises. Where damage is skipped,
         batches are filled up with the records behind it; only records that are intact but no message leave
         theirs shorter.
         """
         size = check_count(batch_size, "batch_size")
-        names, num_threads = self._view.decoder.check_columns(columns), check_threads(num_threads)
+        names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
         if not shuffle:
-            return self._until_closed(self._stored_batches(size, names, drop_last, num_threads))
+            return self._until_closed(stored_batches(self._view, size, names, drop_last, threads))
         order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)
-        return self._shuffled_batches(size, names, drop_last, num_threads, order)
-
-    def _stored_batches(
-        self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
-    ) -> Iterator[Batch]:
-        self._view.prepare()
-        for rows in merge_rows(self._view.rows(), size):
-            if len(rows) == size or not drop_last:
-                yield from self._view.decoder.batches(rows, names, drop_last, num_threads)
-
-    def _shuffled_batches(
-        self, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int, order: Permutation
-    ) -> Iterator[Batch]:
-        for first in range(0, len(order), size):
-            places = np.arange(first, min(first + size, len(order)), dtype=np.int64)
-            if len(places) == size or not drop_last:
-                yield self._view.read(order.positions(places), names, num_threads)
+        return self._until_closed(shuffled_batches(self._view, size, names, drop_last, threads, order))
 
     # ---- choosing records ----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "parse_sequence_example": lambda path, threads: parse_sequence_example([b""], num_threads=threads),
     "read": lambda path, threads: TFRecordReader(path).read([0], num_threads=threads),
     "batches": lambda path, threads: list(TFRecordReader(path).batches(1, num_threads=threads)),
+    "TFRecordReader": lambda path, threads: list(TFRecordReader(path, num_threads=threads).batches(2)),
     "tfrecord.build_index": lambda path, threads: build_index(path, num_threads=threads),
     "indexer.build_index": lambda path, threads: indexer.build_index(path, num_threads=threads),
     "build_indexes": lambda path, threads: indexer.build_indexes(path, jobs=threads),
@@ -40,6 +41,9 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
 def test_what_is_no_number_of_threads(name: str, threads: Any, make_file: Any) -> None:
     path = make_file([encode_example({"x": (1, "int")})])
     indexer.build_index(path)
+    if threads is None and name in ("read", "batches"):
+        assert CALLS[name](path, None)  # as many as the reader has
+        return
     with pytest.raises(ValueError, match=r"(num_threads|jobs) is .*; it is an integer of at least 1"):
         CALLS[name](path, threads)
 
@@ -70,3 +74,14 @@ def test_many_keys_on_any_number_of_threads() -> None:
     one, two = (parse_example(rows, num_threads=threads) for threads in (1, 2))
     assert list(one) == list(two) == [f"k{number}" for number in range(500)]
     assert all(one[key].to_list() == two[key].to_list() for key in one)
+
+
+def test_datasets_take_the_option(make_file: Any) -> None:
+    pytest.importorskip("torch")
+    from tfrecord.torch import TFRecordDataset
+
+    path = make_file([encode_example({"x": (number, "int")}) for number in range(50)])
+    one, two = (list(TFRecordDataset(path, batch_size=8, num_threads=threads)) for threads in (1, 2))
+    assert str(one) == str(two)
+    with pytest.raises(ValueError, match="num_threads is 0"):
+        TFRecordDataset(path, num_threads=0)

@@ -110,6 +110,8 @@ def decoded_ahead(
 class RecordDecoder:
     """Decodes records of one kind by compiled features.
 
+    ``num_threads`` share a batch, where nobody says another number.
+
     ``record_type`` is None until it is settled. ``dense`` is the plan that batches use where every feature is
     wanted and a schema of all the data is known.
     """
@@ -121,6 +123,7 @@ class RecordDecoder:
         self.sequence_plan = compile_features(sequence_features)
         self.wants_features = self.plan.columns is not None
         self.policy = policy
+        self.num_threads = 1
         self.dense: tuple[FeaturePlan, FeaturePlan] | None = None
         self.record_type: str | None = None if record_type == "auto" else record_type
         wants_lists = sequence_features is not None
@@ -199,7 +202,7 @@ class RecordDecoder:
         payloads: BytesColumn,
         locate: Locate,
         columns: tuple[str, ...] | None = None,
-        num_threads: int = 1,
+        num_threads: int | None = None,
     ) -> Batch:
         """The columns of a batch. Payloads that are no message are left out where damage is skipped.
 
@@ -210,6 +213,7 @@ class RecordDecoder:
         if len(payloads) and not self._looked:
             self.look(locate(0)[0], map(payloads.view, range(len(payloads))))
         bad: list[DecodeError] | None = [] if self.policy.skips else None
+        num_threads = num_threads or self.num_threads
         try:
             batch = self._decode(payloads, columns, num_threads, bad)
         except LOCATED_ERRORS as error:

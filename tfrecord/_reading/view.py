@@ -116,7 +116,7 @@ class RecordView:
             self.decoder.dense = dense_plans(self.decoder, self.store)
 
     def read(
-        self, positions: Int64Array, columns: tuple[str, ...] | None = None, num_threads: int = 1
+        self, positions: Int64Array, columns: tuple[str, ...] | None = None, num_threads: int | None = None
     ) -> Batch:
         """The records at these positions as columns; those of damaged records are left out where skipped."""
         rows = self.fetch(positions)

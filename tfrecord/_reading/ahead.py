@@ -1,0 +1,96 @@
+"""Work on several threads, whose results come in order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from tfrecord._reading.locks import ForkSafeLock
+
+__all__ = ["LEAST_BYTES", "in_turn"]
+
+# What is less work than decoding so many bytes is not worth a thread.
+LEAST_BYTES = 1 << 18
+# More threads than this are not started, nor more results kept.
+_MOST_THREADS = 64
+
+T = TypeVar("T")
+
+# The pool of this process: its pid, its number of threads, and itself.
+_pool: tuple[int, int, ThreadPoolExecutor] | None = None
+_lock = ForkSafeLock()
+
+
+def _pool_of(num_threads: int) -> ThreadPoolExecutor:
+    """The one pool of this process, which stays; a larger one takes its place when one is needed."""
+    global _pool
+    with _lock:
+        if _pool is None or _pool[0] != os.getpid() or _pool[1] < num_threads:
+            if _pool is not None and _pool[0] == os.getpid():
+                _pool[2].shutdown(wait=False)
+            _pool = os.getpid(), num_threads, ThreadPoolExecutor(num_threads, "tfrecord")
+        return _pool[2]
+
+
+def in_turn(calls: Iterator[tuple[int, Callable[[], T]]], num_threads: int) -> Iterator[T]:
+    """The result of each call, in order; up to ``num_threads`` calls run at once, ahead of what is taken.
+
+    Each call comes with the number of bytes that it works on. The first one, and small ones, run in the
+    thread that takes the results. What ``calls`` raises is raised after the results before it, and what a
+    call raises in its place.
+    """
+    num_threads = min(num_threads, _MOST_THREADS)
+    waiting: deque[_Call[T]] = deque()
+    failure: Exception | None = None
+    wanted, more = 1, True
+    try:
+        while True:
+            while more and len(waiting) < wanted:
+                try:
+                    size, call = next(calls)
+                except StopIteration:
+                    more = False
+                except Exception as error:
+                    more, failure = False, error
+                else:
+                    waiting.append(_Call(call, num_threads if wanted > 1 and size >= LEAST_BYTES else 0))
+            if not waiting:
+                break
+            yield waiting.popleft().result()
+            wanted = num_threads
+    finally:
+        for item in waiting:
+            item.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _Call(Generic[T]):
+    """A call that a thread of the pool has begun, or, with ``num_threads`` 0, that nobody has."""
+
+    def __init__(self, call: Callable[[], T], num_threads: int) -> None:
+        self._call = call
+        self._pid = os.getpid()
+        self._future: Future[T] | None = _submit(call, num_threads) if num_threads else None
+
+    def result(self) -> T:
+        if self._future is None or self._pid != os.getpid():  # a forked child has none of the threads
+            return self._call()
+        return self._future.result()
+
+    def cancel(self) -> None:
+        if self._future is not None:
+            self._future.cancel()
+
+
+def _submit(call: Callable[[], T], num_threads: int) -> Future[T]:
+    while True:
+        pool = _pool_of(num_threads)
+        try:
+            return pool.submit(call)
+        except RuntimeError:  # another thread has put a larger pool in its place, or Python ends
+            if _pool is not None and _pool[2] is pool:
+                raise

@@ -1,0 +1,75 @@
+"""All records of a view as batches of columns, in stored order or shuffled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from tfrecord._reading.ahead import in_turn
+from tfrecord._reading.decoder import Batch
+from tfrecord._reading.rows import RowBatch, merge_rows
+from tfrecord._reading.view import RecordView
+from tfrecord.sampling.orders import Permutation
+
+__all__ = ["shuffled_batches", "stored_batches"]
+
+# So many lengths tell how large a batch is.
+_SAMPLE = 64
+
+
+def stored_batches(
+    view: RecordView, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
+) -> Iterator[Batch]:
+    """Batches of ``size`` rows in stored order; the good records before damage come before it raises."""
+    view.prepare()
+    merged = (rows for rows in merge_rows(view.rows(), size) if len(rows) == size or not drop_last)
+    if not _decodes_ahead(view, num_threads):
+        for rows in merged:
+            yield from view.decoder.batches(rows, names, drop_last, num_threads)
+        return
+
+    def decode(rows: RowBatch) -> tuple[list[Batch], Exception | None]:
+        found: list[Batch] = []
+        try:
+            found.extend(view.decoder.batches(rows, names, drop_last, 1))
+        except Exception as error:  # raised below, behind what was good
+            return found, error
+        return found, None
+
+    calls = ((int(rows.payloads.lengths.sum()), partial(decode, rows)) for rows in merged)
+    for found, error in in_turn(calls, num_threads):
+        yield from found
+        if error is not None:
+            raise error
+
+
+def shuffled_batches(
+    view: RecordView,
+    size: int,
+    names: tuple[str, ...] | None,
+    drop_last: bool,
+    num_threads: int,
+    order: Permutation,
+) -> Iterator[Batch]:
+    """Batches of ``size`` rows in the order of a permutation."""
+    stop = len(order) - len(order) % size if drop_last else len(order)
+    parts = (
+        order.positions(np.arange(first, min(first + size, stop), dtype=np.int64))
+        for first in range(0, stop, size)
+    )
+    view.prepare()
+    if not stop or not _decodes_ahead(view, num_threads):
+        for positions in parts:
+            yield view.read(positions, names, num_threads)
+        return
+    some = order.positions(np.arange(min(_SAMPLE, stop), dtype=np.int64))
+    work = int(view.sizes(some).mean() * size)
+    yield from in_turn(((work, partial(view.read, positions, names, 1)) for positions in parts), num_threads)
+
+
+def _decodes_ahead(view: RecordView, num_threads: int) -> bool:
+    """Not where damage is skipped, which is met in order, and not for bytes, which are not decoded."""
+    decoder = view.decoder
+    return num_threads > 1 and not decoder.policy.skips and decoder.record_type != "bytes"
