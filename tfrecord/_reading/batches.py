@@ -11,7 +11,7 @@ from tfrecord._reading.ahead import in_turn
 from tfrecord._reading.decoder import Batch
 from tfrecord._reading.rows import RowBatch, merge_rows
 from tfrecord._reading.view import RecordView
-from tfrecord.sampling.orders import Permutation
+from tfrecord.sampling.permutation import Permutation
 
 __all__ = ["shuffled_batches", "stored_batches"]
 
