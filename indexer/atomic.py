@@ -8,6 +8,7 @@ together are written in a locked folder beside them.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -25,13 +26,17 @@ __all__ = ["folder_beside", "is_at", "lock", "replace_file", "sync_folder", "unl
 
 # Siblings are numbered; as many numbers beyond the one in use are looked at for litter.
 _LOOK_FURTHER = 16
+_LONGEST_NAME = 255
 _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FOLDER_NAME = re.compile(r"\.tfrecord-[0-9a-f]{16}\.tmp")
 
 
 def _sibling(path: str, number: int) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{number}.tmp")
+    sibling = f".{name}.{number}.tmp"
+    if len(os.fsencode(sibling)) > _LONGEST_NAME:
+        sibling = f".{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}.{number}.tmp"
+    return os.path.join(folder, sibling)
 
 
 def lock(descriptor: int, *, wait: bool = False) -> bool | None:
@@ -150,7 +155,9 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(sibling.descriptor)
             os.replace(sibling.name, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = path  # a full disk is said with the file that did not fit
         sibling.discard()
         raise
     finally:

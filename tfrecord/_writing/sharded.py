@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from indexer.files import most_descriptors
 from tfrecord._writing.encoder import Datum, RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord._writing.sink import local_path
@@ -52,6 +53,7 @@ class ShardedTFRecordWriter:
             raise ValueError(f"the base is {name!r}; it ends in the name that all shards begin with")
         self.paths = tuple(f"{name}-{i:05d}-of-{count:05d}" for i in range(count))
         self._open: OrderedDict[int, TFRecordWriter] = OrderedDict()
+        self._most_open = min(_MAX_OPEN, most_descriptors())
         self._num_records = 0
         self._closed = False
         self._lock = threading.RLock()
@@ -77,7 +79,7 @@ class ShardedTFRecordWriter:
         """Keep few files open: those written last."""
         self._open[id(writer)] = writer
         self._open.move_to_end(id(writer))
-        if len(self._open) > _MAX_OPEN:
+        if len(self._open) > self._most_open:
             self._open.popitem(last=False)[1]._output.park()
 
     def _check_open(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import zlib
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from indexer import files, framing, streams
+from indexer.atomic import lock, unlock
+from indexer.commits import settle
 from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
 from indexer.files import remote_filesystem
@@ -44,6 +47,7 @@ class Output:
         self._file: Any = None
         self.broken = False
         self._parked = False
+        self._pid = os.getpid()
         self._open(target, mode)
         # Where the first byte of ours stands in the file; None where the file cannot be cut back.
         self._base = _position(self._file)
@@ -62,12 +66,16 @@ class Output:
         else:
             self.path = path
             self.is_local = True
-            keep = self._check_tail(path) if mode == "a" and os.path.isfile(path) else None
-            # Unbuffered: each record reaches the system whole, in one write.
-            self._file = open(path, {"w": "wb", "x": "xb", "a": "ab"}[mode], buffering=0)  # noqa: SIM115
-            if keep is not None:
-                self._file.truncate(keep)
-                self._file.seek(keep)
+            settle(os.path.dirname(path))
+            self._file = _open_locked(path, mode)
+            try:
+                keep = self._check_tail(path) if mode == "a" and os.path.isfile(path) else None
+                if keep is not None:
+                    self._file.truncate(keep)
+                    self._file.seek(keep)
+            except BaseException:
+                self._file.close()
+                raise
         self._owned = [self._file]
 
     def _adopt(self, target: Any, mode: str) -> None:
@@ -154,9 +162,13 @@ class Output:
             )
         start = self._sent
         try:
-            for part in parts:
-                self._send(part if self._compressor is None else self._compressor.compress(part))
-        except OSError:
+            if self._compressor is not None:
+                for part in parts:
+                    self._send(self._compressor.compress(part))
+            else:
+                self._send_parts(parts)
+        except OSError as error:
+            self._name(error)
             self._undo(start)
             raise
         except BaseException:  # an interrupt may come after a write and before it was counted
@@ -172,6 +184,7 @@ class Output:
     def park(self) -> None:
         """Give the descriptor back until the next write, where the path leads to the file again."""
         if self.is_local and self._base is not None and self._owned:
+            unlock(self._file.fileno())
             self._file.close()
             self._file, self._owned = None, []
             self._parked = True
@@ -179,6 +192,7 @@ class Output:
     def _resume(self) -> None:
         assert self.path is not None and self._base is not None
         self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
+        _take_lock(self._file, self.path)
         self._owned = [self._file]
         self._parked = False
         self._file.seek(self._base + self._sent)
@@ -209,6 +223,24 @@ class Output:
             data = memoryview(data)[written:]
             written = self._file.write(data)
         self._sent += size
+
+    def _send_parts(self, parts: Iterable[Any]) -> None:
+        """Send them in one write where the system can do that, so that nobody sees half a record."""
+        few = list(parts)
+        if len(few) > 1 and isinstance(self._file, io.FileIO) and hasattr(os, "writev"):
+            written = os.writev(self._file.fileno(), few)
+            self._sent += written
+            for place, part in enumerate(few):
+                done = min(written, len(part))
+                few[place] = memoryview(part)[done:]
+                written -= done
+        for part in few:
+            self._send(part)
+
+    def _name(self, error: OSError) -> None:
+        """A full disk is said with the file that did not fit."""
+        if error.errno is not None and error.filename is None and self.path is not None:
+            error.filename = self.path
 
     def _checked(self, written: Any, size: int) -> int:
         """The number of bytes that a short write took."""
@@ -251,8 +283,10 @@ class Output:
     def _complete(self, data: bytes) -> None:
         try:
             self._send(data)
-        except BaseException:
+        except BaseException as error:
             self.broken = True
+            if isinstance(error, OSError):
+                self._name(error)
             raise
 
     def close(self) -> None:
@@ -267,16 +301,47 @@ class Output:
 
     def abandon(self) -> None:
         """Close without ending the stream."""
+        # A forked child may hold the descriptor too; only the process that opened it gives up the lock.
+        if self._owned and isinstance(self._file, io.FileIO) and os.getpid() == self._pid:
+            unlock(self._file.fileno())
         with contextlib.ExitStack() as stack:
             for file in reversed(self._owned):
                 stack.callback(file.close)
             self._owned = []
 
 
+def _open_locked(path: str, mode: str) -> io.FileIO:
+    """Open a local path for writing, unbuffered, so that each record reaches the system in one write.
+
+    A regular file is locked, and cut to nothing with "w" only then. `BlockingIOError` where another writer
+    has it open.
+    """
+    if mode == "w" and (os.path.isfile(path) or not os.path.lexists(path)):
+        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        file = io.FileIO(os.open(path, flags, 0o666), "wb")
+    else:
+        file = io.FileIO(path, {"w": "wb", "x": "xb", "a": "ab"}[mode])
+    try:
+        if os.path.isfile(path):
+            _take_lock(file, path)
+            if mode == "w":
+                file.truncate(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _take_lock(file: io.FileIO, path: str) -> None:
+    if lock(file.fileno()) is False:
+        raise BlockingIOError(errno.EAGAIN, "another writer has this file open; close that first", path)
+
+
 def _position(file: Any) -> int | None:
     """Where a seekable file stands."""
     try:
-        return int(file.tell()) if file.seekable() else None
+        seekable = file.seekable
+        return int(file.tell()) if (seekable() if callable(seekable) else seekable) else None
     except (OSError, ValueError, AttributeError):
         return None
 
