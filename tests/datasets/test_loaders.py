@@ -23,6 +23,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError
 from tfrecord.columns import Ragged
+from tfrecord.reader import TFRecordReader
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
 from tfrecord.torch._workers.packing import TensorDict
 
@@ -101,11 +102,11 @@ class TestEpochs:
 
     @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
     def test_many_datasets_cost_no_descriptors(self, make: Any) -> None:
-        paths = make([1])
-        TFRecordDataset(paths)
+        reader = TFRecordReader(make([1]))
+        TFRecordDataset(reader)
         gc.collect()  # of what other tests left
         before = len(os.listdir("/proc/self/fd"))
-        held = [TFRecordDataset(paths) for _ in range(50)]
+        held = [TFRecordDataset(reader) for _ in range(50)]
         assert len(os.listdir("/proc/self/fd")) <= before
         held[0].set_epoch(5)
         assert [dataset.epoch for dataset in held[:3]] == [5, 0, 0]

@@ -21,7 +21,7 @@ import indexer
 import tfrecord
 from indexer.errors import ChecksumError
 from tfrecord import FixedLenFeature, VarLenFeature
-from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset
+from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, _choosing
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
@@ -314,15 +314,18 @@ class TestFilter:
 
 class TestBuckets:
     def test_lengths_of_the_index_are_used(self, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        from tfrecord.torch import _source
-
-        paths = make([12])
-        lengths = np.array([3, 1] * 6)
-        monkeypatch.setattr(
-            _source.Source, "index_column", lambda self, name: lengths if name == "len(x)" else None
-        )
-        dataset = TFRecordDataset(paths, features=FEATURES).bucket_by_length("x", [2], [6, 6])
-        assert [ids([item]) for item in dataset] == [[1, 3, 5, 7, 9, 11], [0, 2, 4, 6, 8, 10]][::-1]
+        """And no record is read for them; of a view, those of its records."""
+        paths = make([7, 5])
+        read = TFRecordDataset(paths, features=FEATURES).bucket_by_length("x", [2], [4, 4])
+        expected = [ids([item]) for item in read]
+        for path in paths:
+            tfrecord.build_index(path, columns=["len(x)"])
+        monkeypatch.setattr(_choosing, "_feature_lengths", None)
+        indexed = TFRecordDataset(paths, features=FEATURES).bucket_by_length("x", [2], [4, 4])
+        assert [ids([item]) for item in indexed] == expected
+        view = tfrecord.TFRecordReader(paths, features=FEATURES).select([11, 0, 3])
+        buckets = TFRecordDataset(view).bucket_by_length("x", [2], [4, 4])
+        assert [ids([item]) for item in buckets] == [[0], [11, 3]]
 
     def test_a_function_of_the_record(self, make: Any) -> None:
         dataset = TFRecordDataset(make([9]), features=FEATURES)

@@ -113,7 +113,7 @@ def record_lengths(source: Source, key: str | Callable[[Any], Any]) -> Int64Arra
     if isinstance(key, str):
         kept = source.index_column(f"len({key})")
         if kept is not None:
-            return kept.astype(np.int64)
+            return np.ma.filled(kept, 0).astype(np.int64)
     parts: list[Any] = [np.zeros(0, np.int64)]
     source.prepare()
     for positions in _chunks(len(source)):

@@ -91,8 +91,8 @@ class TFRecordDataset(EpochDataset):
         **reader_options: `record_type`, `verify`, `mmap`, `max_spool_bytes`, `num_threads` of
             `TFRecordReader`.
 
-    Each pass is the next epoch, also through a DataLoader. It pickles, and opens files only where they are
-    read. Raises ValueError or TypeError for options that are not as said, FileNotFoundError where nothing is
+    Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and opens the
+    files again where it is read. Raises ValueError or TypeError for options that are not as said, FileNotFoundError where nothing is
     there.
     """
 
