@@ -92,8 +92,8 @@ class TFRecordDataset(EpochDataset):
             `TFRecordReader`.
 
     Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and opens the
-    files again where it is read. Raises ValueError or TypeError for options that are not as said, FileNotFoundError where nothing is
-    there.
+    files again where it is read. Raises ValueError or TypeError for options that are not as said,
+    FileNotFoundError where nothing is there.
     """
 
     def __init__(
