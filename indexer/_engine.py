@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import warnings
+from pathlib import Path
 from types import ModuleType
 
 __all__ = ["engine", "kernel", "load_kernel"]
@@ -33,13 +35,28 @@ def load_kernel(name: str) -> ModuleType | None:
         if not _missing:
             warnings.warn(
                 f"the compiled kernel {name} could not be loaded ({error}); the slow Python reference runs. "
-                "Install a C compiler and reinstall tfrecord, or set TFRECORD_ENGINE=reference to silence "
-                "this.",
+                f"{_hint(name)}, or set TFRECORD_ENGINE=reference to silence this.",
                 RuntimeWarning,
                 stacklevel=2,
             )
         _missing.append(name)
         return None
+
+
+def _hint(name: str) -> str:
+    """What to do where a kernel is missing: that depends on where these files lie."""
+    root = Path(__file__).resolve().parent.parent
+    pattern = name.replace(".", "/") + ".*"
+    for found in importlib.metadata.distributions(name="tfrecord"):
+        place = Path(str(found.locate_file(""))).resolve()
+        if place != root and any(item.suffix in (".so", ".pyd") for item in place.glob(pattern)):
+            return (
+                f"tfrecord is installed in {place}, but the source folder {root} hides it: "
+                "start Python in another folder (or build the source: pip install -e .)"
+            )
+    if (root / "pyproject.toml").is_file():
+        return f"{root} is a source folder: build its kernels with pip install -e . and a C compiler"
+    return "Install a C compiler and reinstall tfrecord"
 
 
 kernel: ModuleType | None = load_kernel("indexer._kernel._framing")

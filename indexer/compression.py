@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from .errors import CompressionError, UnsupportedCompressionError
 from .files import local_path, path_name, remote_filesystem
 from .framing import HEAD_SIZE, HEADER_SIZE, frame_header, sniff
 
 __all__ = [
+    "Compression",
     "HEAD_SIZE",
     "InputStream",
     "WINDOW_BITS",
@@ -25,6 +26,9 @@ __all__ = [
     "normalize_compression",
     "open_stream",
 ]
+
+# The usual spellings, for type checkers; any case will do.
+Compression = Literal["", "NONE", "none", "GZIP", "gzip", "gz", "ZLIB", "zlib", "ZSTD", "zstd", "auto"]
 
 _READ_SIZE = 64 << 10
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}

@@ -28,7 +28,8 @@ from indexer import (
 
 from . import example_pb2, iterator_utils, reader, sampling, tools, writer
 from ._kernels.engine import engine
-from .columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from ._optional import is_installed as _is_installed
+from .columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch, concat
 from .encode import encode_example, encode_sequence_example
 from .features import FixedLenFeature, RaggedFeature, VarLenFeature
 from .iterator_utils import cycle, sample_iterators, shuffle_iterator
@@ -48,9 +49,10 @@ from .parse import (
 from .process import extract_feature_dict, process_feature
 from .reader import TFRecordReader, build_index, build_indexes
 from .repair import salvage, verify
+from .schema import Schema
 from .splits import Split, make_splits
 from .tensor_proto import decode_tensor_proto
-from .writer import ShardedTFRecordWriter, TFRecordWriter
+from .writer import ShardedTFRecordWriter, TFRecordWriter, write
 
 __all__ = [
     "BytesColumn",
@@ -66,6 +68,7 @@ __all__ = [
     "Ragged",
     "RaggedFeature",
     "RecordIndex",
+    "Schema",
     "SequenceBatch",
     "ShardedTFRecordWriter",
     "Split",
@@ -79,6 +82,7 @@ __all__ = [
     "__version__",
     "build_index",
     "build_indexes",
+    "concat",
     "cycle",
     "decode_tensor_proto",
     "encode_example",
@@ -106,11 +110,15 @@ __all__ = [
     "tfrecord_loader",
     "tools",
     "verify",
+    "write",
     "writer",
 ]
 
 
 _startup.imported()
+
+# Modules that are loaded when they are first used, each with the package that it needs.
+_LAZY = {"ray": "ray", "tfds": "numpy", "torch": "torch"}
 
 if _TYPE_CHECKING:
     from . import ray as ray
@@ -121,11 +129,12 @@ if _TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        if name in ("ray", "tfds", "torch"):
+        if name in _LAZY:
             return _importlib.import_module(f"tfrecord.{name}")
         if name == "__version__":
             return _metadata.version("tfrecord")
         raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return [*__all__, "ray", "tfds", "torch"]
+        # help() imports all that is named here.
+        return [*__all__, *(name for name, package in _LAZY.items() if _is_installed(package))]

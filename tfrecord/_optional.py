@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from typing import Any
 
@@ -28,3 +29,10 @@ def optional(name: str) -> Any:
             f"this needs {_NAMES.get(name, name)}, which is not installed: pip install 'tfrecord[{extra}]'",
             name=name,
         ) from None
+
+
+def is_installed(name: str) -> bool:
+    """Whether there is such a package; it is not imported."""
+    if name in sys.modules:
+        return sys.modules[name] is not None
+    return importlib.util.find_spec(name) is not None

@@ -368,7 +368,7 @@ def _decode(
             columns[key] = values
         else:
             columns[key] = finish_column(column, kind, splits, values, buffers, count, None)
-    context = ColumnBatch._trusted(columns, present, count)
+    context = _as_batch(columns, present, count, plan.columns is None)
     if sequence_plan is None:
         return context
     columns = {}
@@ -378,4 +378,19 @@ def _decode(
     ):
         inner = finish_column(column, kind, splits, values, buffers, len(steps), outer)
         columns[key] = Ragged._trusted(inner, outer)
-    return SequenceBatch(context, ColumnBatch._trusted(columns, present, count))
+    return SequenceBatch(context, _as_batch(columns, present, count, sequence_plan.columns is None))
+
+
+def _as_batch(columns: dict[str, Any], present: Any, count: int, found: bool) -> ColumnBatch:
+    """The batch of these columns; those that were `found`, not asked for, are sorted by name.
+
+    Records hold their features in any order, and batches of one file are to look alike.
+    """
+    if len(columns) != len(present):
+        raise DecodeError("two features became one: the records were changed while they were decoded")
+    names = list(columns)
+    order = sorted(range(len(names)), key=names.__getitem__) if found else []
+    if order != list(range(len(order))):
+        columns = {names[i]: columns[names[i]] for i in order}
+        present = present[order]
+    return ColumnBatch._trusted(columns, present, count)

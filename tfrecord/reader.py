@@ -25,6 +25,7 @@ from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
 from tfrecord._reading.indexes import build_index, build_indexes
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.store import CLOSED, RecordStore
+from tfrecord._reading.tables import ReaderTables
 from tfrecord._reading.view import RecordView
 from tfrecord.loaders import (
     example_loader,
@@ -56,7 +57,7 @@ __all__ = [
 Item = TypeVar("Item")
 
 
-class TFRecordReader:
+class TFRecordReader(ReaderTables):
     """Random access to the records of one file or many.
 
     Args:

@@ -83,6 +83,13 @@ class Schema(Mapping[str, FeatureSchema]):
     def __len__(self) -> int:
         return len(self._features)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "feature_lists": dict(self.feature_lists)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.feature_lists = MappingProxyType(state["feature_lists"])
+
     def __repr__(self) -> str:
         lines = [f"  {key!r}: {feature}" for key, feature in self._features.items()]
         lines += [f"  {key!r} (list): {feature}" for key, feature in self.feature_lists.items()]
@@ -261,10 +268,9 @@ def _feature(
 
 def dense_plan(features: Mapping[str, FeatureSchema]) -> FeaturePlan:
     """The plan for all features of a schema: dense where all records have one shape, else ragged, so that the
-    columns
-    of every batch are the same."""
+    columns of every batch are the same, sorted by name."""
     specs: dict[str, Any] = {}
-    for key, feature in features.items():
+    for key, feature in sorted(features.items()):
         if feature.kind == "unknown":
             specs[key] = None
         elif feature.shape is not None:

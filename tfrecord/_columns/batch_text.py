@@ -13,11 +13,11 @@ _ROWS = 10
 
 def title(batch: Any) -> str:
     """How much is there."""
-    return f"ColumnBatch: {batch.num_rows:,} rows, {len(batch):,} columns"
+    return f"ColumnBatch: {batch.num_rows:,} rows, {len(batch.keys()):,} columns"
 
 
 def lines(batch: Any) -> list[str]:
-    """A line a column: its name, its type, in how many records it is lacking, its first rows."""
+    """A line per column: its name, its type, how many records lack it, its first rows."""
     rows = []
     for name in list(batch)[:_COLUMNS]:
         column, lacking = batch[name], int((~batch.present[name]).sum())
@@ -26,7 +26,8 @@ def lines(batch: Any) -> list[str]:
         gap = f"{lacking:,} not present" if lacking else ""
         rows.append((repr(name), describe(column), gap, cut(first + more, 90)))
     found = [f"  {line}" for line in text_table(rows)] if rows else []
-    return found + ([f"  … {len(batch) - len(rows):,} more columns"] if len(batch) > len(rows) else [])
+    left = len(batch.keys()) - len(rows)
+    return found + ([f"  … {left:,} more columns"] if left else [])
 
 
 def html(batch: Any) -> str:
@@ -37,8 +38,8 @@ def html(batch: Any) -> str:
     more = []
     if batch.num_rows > count:
         more.append(f"{batch.num_rows - count:,} more rows")
-    if len(batch) > len(names):
-        more.append(f"{len(batch) - len(names):,} more columns")
+    if len(batch.keys()) > len(names):
+        more.append(f"{len(batch.keys()) - len(names):,} more columns")
     header = [(name, describe(batch[name])) for name in names]
     return html_table(title(batch), header, rows, ", ".join(more))
 

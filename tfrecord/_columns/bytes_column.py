@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
 from tfrecord._columns.text import bytes_text, items_text
-from tfrecord._columns.to_arrow import binary_array, fixed_lists, large_binary_array
+from tfrecord._columns.to_arrow import binary_array, fixed_lists, large_binary_array, stream_of
 
 # Up to this mean length, gathering byte by byte in numpy beats one Python slice a value.
 _GATHER_UP_TO = 64
@@ -30,6 +30,7 @@ class BytesColumn:
     """
 
     __slots__ = ("_views", "buffer_ids", "buffers", "lengths", "offsets", "shape")
+    __module__ = "tfrecord.columns"
 
     buffers: tuple[Any, ...]
     offsets: Int64Array
@@ -111,6 +112,10 @@ class BytesColumn:
         held = [_as_bytes(value) for value in values]
         lengths = np.fromiter(map(len, held), np.int64, len(held))
         return cls._trusted((b"".join(held),), splits_of(lengths)[:-1], lengths)
+
+    def _reshaped(self, shape: tuple[int, ...]) -> BytesColumn:
+        """The same values in another shape."""
+        return BytesColumn._trusted(self.buffers, self.offsets, self.lengths, self.buffer_ids, shape)
 
     def _memoryviews(self) -> tuple[memoryview, ...]:
         """The buffers as flat read-only bytes."""
@@ -237,26 +242,32 @@ class BytesColumn:
         small = self.compact()
         return BytesColumn._trusted, (small.buffers, small.offsets, small.lengths, None, small.shape)
 
-    def to_arrow(self, *, binary_views: bool = True) -> Any:
-        """An Arrow array: `binary_view` over the buffers, which it keeps alive, no long value copied.
+    def to_arrow(self, *, binary_views: bool = False) -> Any:
+        """An Arrow array of `large_binary`: a copy of the values that keeps nothing else alive.
 
-        With `binary_views=False`, where a value has 2 GiB or more, or for a pyarrow before 19, it is
-        `large_binary`, which copies values that do not lie one after another. k values a record become
+        With `binary_views=True` it is `binary_view`: no value is copied, and the array keeps the column's
+        buffers (often whole mapped files) alive, also when it is pickled or sent. Where a value has 2 GiB or
+        more, or for a pyarrow before 19, it is `large_binary` all the same. k values per record become
         fixed-size lists. Raises ImportError with the pip command where pyarrow is missing.
         """
         array = None
         if binary_views:
             array = binary_array(self._memoryviews(), self.offsets, self.lengths, self.buffer_ids)
         if array is None:
-            array = large_binary_array(self._run(), splits_of(self.lengths))
+            array = large_binary_array(self._joined(), splits_of(self.lengths))
         return fixed_lists(array, self.shape)
 
-    def _run(self) -> bytes | memoryview:
-        """All values one after another: the buffer itself where they lie so."""
-        ends = self.offsets + self.lengths
-        if len(ends) and self.buffer_ids is None and np.array_equal(self.offsets[1:], ends[:-1]):
-            return self._memoryviews()[0][int(self.offsets[0]) : int(ends[-1])]
-        return self._joined()
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars and others: the capsules of `to_arrow()`."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars and others: a stream of the one array of `to_arrow()`."""
+        return stream_of(self.to_arrow(), requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """For pyarrow and others: the type of `to_arrow()`."""
+        return self[:0].to_arrow().type.__arrow_c_schema__()
 
     def to_torch(self) -> list[Any]:
         """A list of bytes: torch has no tensor of byte strings."""

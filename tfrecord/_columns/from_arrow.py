@@ -17,6 +17,15 @@ from tfrecord._optional import optional
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
+def columns_of(batch: Any) -> dict[str, tuple[Any, BoolArray]]:
+    """The columns of a RecordBatch by name, and which rows of each are present."""
+    names = batch.schema.names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two columns of one name, {twice!r}, among {names}")
+    return {name: column_of(array, name) for name, array in zip(names, batch.columns, strict=True)}
+
+
 def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
     """A column of an Arrow array and which rows are present (not null).
 
@@ -31,7 +40,9 @@ def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
     if isinstance(kind, pa.BaseExtensionType):
         return column_of(array.storage, name)
     if pa.types.is_dictionary(kind):
-        return column_of(array.dictionary_decode(), name)
+        return _dictionary(array, name)
+    if pa.types.is_run_end_encoded(kind):
+        return column_of(optional("pyarrow.compute").run_end_decode(array), name)
     valid = _validity(array)
     if pa.types.is_null(kind):
         return Ragged(np.empty(0, object), np.zeros(len(array) + 1, np.int64)), valid
@@ -39,6 +50,8 @@ def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
         return _fixed(array, valid, name), valid
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(array, valid, name), valid
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return _list_views(array, valid, name), valid
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _numbers(array, valid), valid
     column = _bytes(array, kind)
@@ -47,10 +60,17 @@ def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
             f"column {name!r} is {kind}; a feature holds integers, floats, bool, binary, strings, "
             "or lists of one of these: cast it first"
         )
-    if not valid.all():
-        column.lengths[~valid] = 0
-        column.offsets[~valid] = 0
-    return column, valid
+    return _cleared(column, valid), valid
+
+
+def _dictionary(array: Any, name: str) -> tuple[Any, BoolArray]:
+    """Each row's value in place of its number; the values themselves are not copied."""
+    if not len(array.dictionary):
+        return column_of(optional("pyarrow").nulls(len(array), array.type.value_type), name)
+    values, known = column_of(array.dictionary, name)
+    numbers, valid = column_of(array.indices, name)
+    present = valid & known[numbers]
+    return _cleared(values[numbers.astype(np.int64)], present), present
 
 
 def _validity(array: Any) -> BoolArray:
@@ -67,12 +87,16 @@ def _numbers(array: Any, valid: BoolArray) -> npt.NDArray[Any]:
         values = values[array.offset :].astype(np.bool_)
     else:
         dtype = np.dtype(_FLOATS.get(str(array.type), str(array.type)))
-        values = np.frombuffer(array.buffers()[1] or b"", dtype)[
-            array.offset : array.offset + len(array)
-        ].copy()
-    if not valid.all():
-        values[~valid] = 0
-    return values
+        values = _items(array.buffers()[1], dtype, array.offset, len(array)).copy()
+    cleared: npt.NDArray[Any] = _cleared(values, valid)
+    return cleared
+
+
+def _items(buffer: Any, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
+    """Some items of a buffer. One of no rows may be missing, or of any size."""
+    if not count:
+        return np.empty(0, dtype)
+    return np.frombuffer(buffer, dtype, count, start * np.dtype(dtype).itemsize)
 
 
 def _bytes(array: Any, kind: Any) -> BytesColumn | None:
@@ -83,7 +107,7 @@ def _bytes(array: Any, kind: Any) -> BytesColumn | None:
         offsets = np.arange(start, start + count, dtype=np.int64) * kind.byte_width
         return BytesColumn(buffers, offsets, np.full(count, kind.byte_width))
     if types.is_binary_view(kind) or types.is_string_view(kind):
-        views = np.frombuffer(buffers[0], np.int32).reshape(-1, 4)[start : start + count].astype(np.int64)
+        views = _items(buffers[0], np.int32, 4 * start, 4 * count).reshape(-1, 4).astype(np.int64)
         inline = views[:, 0] <= INLINE
         places = np.arange(start, start + count, dtype=np.int64) * 16 + 4
         ids = np.where(inline, 0, views[:, 2] + 1)
@@ -93,9 +117,7 @@ def _bytes(array: Any, kind: Any) -> BytesColumn | None:
         return None
     if not count:
         return BytesColumn.from_list([])
-    splits = np.frombuffer(buffers[0], np.int64 if wide else np.int32)[start : start + count + 1].astype(
-        np.int64
-    )
+    splits = _items(buffers[0], np.int64 if wide else np.int32, start, count + 1).astype(np.int64)
     return BytesColumn(buffers[1:], splits[:-1].copy(), np.diff(splits))
 
 
@@ -105,7 +127,7 @@ def _fixed(array: Any, valid: BoolArray, name: str) -> Any:
     child, child_valid = column_of(array.values.slice(array.offset * size, len(array) * size), name)
     if isinstance(child, Ragged):
         column = Ragged(child, np.arange(len(array) + 1, dtype=np.int64) * size)
-        return column if valid.all() else _emptied(column, valid)
+        return _cleared(column, valid)
     if not child_valid.reshape(len(array), size)[valid].all():
         raise ValueError(
             f"column {name!r} has a null among a list's values; a feature's values cannot be null"
@@ -126,25 +148,51 @@ def _lists(array: Any, valid: BoolArray, name: str) -> Ragged:
     width = np.int64 if pa.types.is_large_list(array.type) else np.int32
     splits = np.zeros(1, np.int64)
     if len(array):
-        stored = np.frombuffer(array.buffers()[1], width)
-        splits = stored[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        splits = _items(array.buffers()[1], width, array.offset, len(array) + 1).astype(np.int64)
     first, last = int(splits[0]), int(splits[-1])
     child, child_valid = column_of(array.values.slice(first, last - first), name)
-    if pa.types.is_null(array.type.value_type) and first == last:
-        child = np.empty(0, object)
-    column = Ragged(child, splits - first)
-    is_leaf = not isinstance(child, Ragged) or pa.types.is_null(array.type.value_type)
-    if not child_valid.all() and is_leaf:
+    return _rows_of(array, valid, Ragged(child, splits - first), child_valid, name)
+
+
+def _list_views(array: Any, valid: BoolArray, name: str) -> Ragged:
+    """Rows that may lie in any order, overlap, and leave values out."""
+    pa = optional("pyarrow")
+    width = np.int64 if pa.types.is_large_list_view(array.type) else np.int32
+    starts, lengths = (
+        _items(buffer, width, array.offset, len(array)).astype(np.int64) for buffer in array.buffers()[1:3]
+    )
+    lengths[~valid] = 0
+    child, child_valid = column_of(array.values, name)
+    places = ranges(starts, lengths)
+    return _rows_of(array, valid, Ragged(child[places], splits_of(lengths)), child_valid[places], name)
+
+
+def _rows_of(array: Any, valid: BoolArray, column: Ragged, child_valid: BoolArray, name: str) -> Ragged:
+    """Rows over values of which none may be null; a null list among steps is an empty step."""
+    is_null = optional("pyarrow").types.is_null(array.type.value_type)
+    if is_null and not len(column.values):
+        column = Ragged(np.empty(0, object), column.row_splits)
+    if not child_valid.all() and (is_null or not isinstance(column.values, Ragged)):
         counted = Ragged(child_valid, column.row_splits)
-        counted = counted if valid.all() else _emptied(counted, valid)
-        if not counted.values.all():
+        if not _cleared(counted, valid).values.all():
             raise ValueError(
                 f"column {name!r} has a null among a list's values; a feature's values cannot be null"
             )
-    return column if valid.all() else _emptied(column, valid)
+    cleared: Ragged = _cleared(column, valid)
+    return cleared
 
 
-def _emptied(column: Ragged, valid: BoolArray) -> Ragged:
-    """The same rows, those that are not valid with no values (Arrow lets a null row span some)."""
-    lengths = np.where(valid, column.lengths(), 0)
-    return Ragged._trusted(column.values[ranges(column.row_splits[:-1], lengths)], splits_of(lengths))
+def _cleared(column: Any, valid: BoolArray) -> Any:
+    """The column with zero, empty bytes or no values in the rows that are not valid. (In Arrow these may hold
+    anything.)"""
+    if valid.all():
+        return column
+    if isinstance(column, Ragged):
+        lengths = np.where(valid, column.lengths(), 0)
+        return Ragged._trusted(column.values[ranges(column.row_splits[:-1], lengths)], splits_of(lengths))
+    if isinstance(column, BytesColumn):
+        for numbers in (column.offsets, column.lengths):
+            numbers.reshape(column.shape)[~valid] = 0
+        return column
+    column[~valid] = 0
+    return column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -19,9 +19,11 @@ from tfrecord._columns.arrays import (
     splits_of,
 )
 from tfrecord._columns.bytes_column import BytesColumn
+from tfrecord._columns.lists import flat_values, flatten_rows, is_list
+from tfrecord._columns.padding import fill_for, limits_of, width_of
 from tfrecord._columns.tensors import nested_of, padded, tensor_of
 from tfrecord._columns.text import array_text, items_text
-from tfrecord._columns.to_arrow import dense_array, list_array
+from tfrecord._columns.to_arrow import dense_array, list_array, stream_of
 
 _Row = TypeVar("_Row", bound="Ragged")
 
@@ -36,6 +38,7 @@ class Ragged:
     """
 
     __slots__ = ("row_splits", "values")
+    __module__ = "tfrecord.columns"
 
     values: Any
     row_splits: Int64Array
@@ -51,6 +54,23 @@ class Ragged:
         if self.row_splits[-1] != len(self.values):
             last = int(self.row_splits[-1])
             raise ValueError(f"row_splits end at {last}, but there are {len(self.values)} values")
+
+    @classmethod
+    def from_list(cls, rows: Iterable[Any], dtype: npt.DTypeLike | type[bytes] | None = None) -> Ragged:
+        """A column of n rows given as lists (or tuples, or arrays) of numbers, of bytes, or of text as UTF-8.
+
+        Lists of lists of lists become a Ragged of Ragged: records of steps of values. Without `dtype`
+        integers become int64, other numbers float64; where no row has a value the kind is unknown, and the
+        column joins with any. Raises TypeError for a row that is no list and for values of other types,
+        ValueError for rows that are nested to different depths. The values are copied.
+
+        >>> Ragged.from_list([[1, 2], [], [3]]).row_splits.tolist()
+        [0, 2, 2, 3]
+        """
+        values, levels = flatten_rows(rows, dtype)
+        for row_splits in reversed(levels):
+            values = Ragged._trusted(values, row_splits)
+        return values  # type: ignore[no-any-return]
 
     @classmethod
     def _trusted(cls: type[_Row], values: Any, row_splits: Any) -> _Row:
@@ -125,8 +145,8 @@ class Ragged:
         return self._pad(fill_value, max_length)
 
     def _pad(self, fill_value: Any, max_length: int | Sequence[int | None] | None) -> npt.NDArray[Any]:
-        own, rest = _limits(max_length)
-        width = _width(own, self.lengths())
+        own, rest = limits_of(max_length)
+        width = width_of(own, self.lengths())
         kept = self._cut(width)
         if isinstance(kept.values, Ragged):
             flat = kept.values._pad(fill_value, rest)
@@ -142,22 +162,32 @@ class Ragged:
         out[np.arange(width) < kept.lengths()[:, None]] = flat
         return out
 
-    def to_arrow(self, *, present: BoolArray | None = None, binary_views: bool = True) -> Any:
-        """Arrow large lists over the values without a copy; rows that are not `present` are null.
+    def to_arrow(self, *, present: BoolArray | None = None, binary_views: bool = False) -> Any:
+        """Arrow large lists; rows that are not `present` are null.
 
-        `binary_views` as in `BytesColumn.to_arrow`. Raises ImportError with the pip command where pyarrow is
-        missing.
+        Numbers share memory with the column; for bytes see `BytesColumn.to_arrow`. Raises ImportError with
+        the pip command where pyarrow is missing.
         """
         return list_array(self.row_splits, arrow_of(self.values, binary_views), present)
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars and others: the capsules of `to_arrow()`."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars and others: a stream of the one array of `to_arrow()`."""
+        return stream_of(self.to_arrow(), requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """For pyarrow and others: the type of `to_arrow()`."""
+        return self[:0].to_arrow().type.__arrow_c_schema__()
 
     def to_torch(self) -> Any:
         """A `TensorRagged` over the same memory; rows of bytes, or of no known kind, become lists.
 
         Raises ImportError with the pip command where torch is missing.
         """
-        leaf = self.values
-        while isinstance(leaf, Ragged):
-            leaf = leaf.values
+        leaf = leaf_of(self)
         if isinstance(leaf, BytesColumn) or leaf.dtype == np.object_:
             return self.to_list()
         return self._tensors()
@@ -214,6 +244,7 @@ class TensorRagged(Ragged):
     """
 
     __slots__ = ()
+    __module__ = "tfrecord.columns"
 
     row_splits: Any
 
@@ -248,9 +279,7 @@ class TensorRagged(Ragged):
     def to(self, *args: Any, **kwargs: Any) -> TensorRagged:
         """The values as `torch.Tensor.to` gives them (device, dtype); the row splits follow the device."""
         values = self.values.to(*args, **kwargs)
-        leaf = values
-        while isinstance(leaf, TensorRagged):
-            leaf = leaf.values
+        leaf = leaf_of(values)
         splits = self.row_splits.to(leaf.device, non_blocking=bool(kwargs.get("non_blocking", False)))
         return TensorRagged._trusted(values, splits)
 
@@ -269,8 +298,8 @@ class TensorRagged(Ragged):
 
     def to_padded(self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None) -> Any:
         """As `Ragged.to_padded`, a tensor on the values' device."""
-        own, rest = _limits(max_length)
-        width = _width(own, self.lengths())
+        own, rest = limits_of(max_length)
+        width = width_of(own, self.lengths())
         kept, flat = self, self.values
         if isinstance(self.values, TensorRagged):
             if len(self) and int(self.lengths().max()) > width:
@@ -290,17 +319,46 @@ class TensorRagged(Ragged):
 
 
 def as_column(values: Any, what: str) -> Any:
-    """`values` as a column; a list of bytes is a BytesColumn (numpy's strings would lose trailing zeros)."""
-    if isinstance(values, (BytesColumn, Ragged)):
+    """`values` as a column: an array of numbers, a BytesColumn, a Ragged, or lists that make one of these.
+
+    NumPy's own strings are refused: they lose trailing zeros.
+    """
+    if isinstance(values, (BytesColumn, Ragged)) or is_unknown(values):
         return values
+    if not isinstance(values, (list, tuple)):
+        values = np.asarray(values)
+        if values.ndim == 0:
+            raise ValueError(f"{what} must have at least one dimension, got a scalar")
+    try:
+        return _column_of(values)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{what} {error}") from None
+
+
+def _column_of(values: Any) -> Any:
+    if isinstance(values, (list, tuple)) and any(map(is_list, values)):
+        column = Ragged.from_list(values)
+        dense = _dense_rows(column)
+        return column if dense is None else dense
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], bytes):
-        return BytesColumn.from_list(values)
+        return flat_values(values)
     array = np.asarray(values)
-    if array.dtype.kind not in "biuf" and not _is_unknown(array):
-        raise TypeError(f"{what} must be numbers, bool, a BytesColumn or a Ragged, got dtype {array.dtype}")
-    if array.ndim == 0:
-        raise ValueError(f"{what} must have at least one dimension, got a scalar")
+    if array.dtype == object and array.size and isinstance(array.flat[0], bytes):
+        return flat_values(array)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"must be numbers, bool, a BytesColumn or a Ragged, got dtype {array.dtype}")
     return array
+
+
+def _dense_rows(column: Ragged) -> Any:
+    """A column whose rows are all of one length as a dense one; None for others."""
+    inner = _dense_rows(column.values) if isinstance(column.values, Ragged) else column.values
+    lengths = column.lengths()
+    if inner is None or not len(lengths) or (lengths != lengths[0]).any() or is_unknown(inner):
+        return None
+    shape = (len(lengths), int(lengths[0]), *inner.shape[1:])
+    return inner._reshaped(shape) if isinstance(inner, BytesColumn) else inner.reshape(shape)
 
 
 def arrow_of(column: Any, binary_views: bool) -> Any:
@@ -310,50 +368,21 @@ def arrow_of(column: Any, binary_views: bool) -> Any:
     return column.to_arrow(binary_views=binary_views)
 
 
+def leaf_of(column: Any) -> Any:
+    """The values within all levels of rows: an array, a BytesColumn or a tensor."""
+    while isinstance(column, Ragged):
+        column = column.values
+    return column
+
+
 def preview(column: Any, index: int) -> str:
     """One row of any column as short text."""
     return array_text(column[index]) if isinstance(column, np.ndarray) else str(column._preview(index))
 
 
-def _is_unknown(values: Any) -> bool:
+def is_unknown(values: Any) -> bool:
     """Whether these are the values (none) of a column whose kind no record told: an empty object array."""
     return isinstance(values, np.ndarray) and values.dtype.kind == "O" and values.size == 0
-
-
-def _limits(max_length: Any) -> tuple[Any, Any]:
-    """The width of the rows, and what is left for the steps within."""
-    if max_length is None or is_integer(max_length):
-        return max_length, None
-    limits = tuple(max_length)
-    return (limits[0] if limits else None), limits[1:]
-
-
-def _width(limit: Any, lengths: Int64Array) -> int:
-    if limit is None:
-        return int(lengths.max()) if len(lengths) else 0
-    if not is_integer(limit) or limit < 0:
-        raise ValueError(f"max_length must be an integer of at least 0, got {limit!r}")
-    return int(limit)
-
-
-def fill_for(dtype: np.dtype[Any], fill_value: Any) -> Any:
-    """`fill_value` as a value of `dtype`; TypeError or ValueError where it would not be the same value."""
-    if dtype.kind == "O":
-        if is_integer(fill_value) and fill_value == 0:
-            return b""
-        if not isinstance(fill_value, (bytes, type(None))):
-            got = type(fill_value).__name__
-            raise TypeError(f"the fill value of a bytes column is bytes or None, got {got}")
-        return fill_value
-    try:
-        with np.errstate(all="ignore"):
-            cast = np.asarray(fill_value).astype(dtype)
-            exact = dtype.kind == "f" or bool(cast == fill_value)
-    except (TypeError, ValueError, OverflowError):
-        exact = False
-    if not exact or cast.ndim:
-        raise ValueError(f"fill value {fill_value!r} does not fit dtype {dtype}")
-    return cast
 
 
 def same_column(left: Any, right: Any) -> bool:
@@ -365,7 +394,7 @@ def same_column(left: Any, right: Any) -> bool:
 
 def concat_columns(columns: Sequence[Any]) -> Any:
     """Columns of one type joined along the rows; ValueError where types, dtypes or shapes differ."""
-    columns = [column for column in columns if not _is_unknown(column)] or columns[:1]
+    columns = [column for column in columns if not is_unknown(column)] or columns[:1]
     first = columns[0]
     for column in columns[1:]:
         same = type(column) is type(first)
@@ -384,6 +413,6 @@ def describe(column: Any) -> str:
         return f"ragged {describe(column.values)}"
     tail = "".join(f", {extent}" for extent in column.shape[1:])
     name = "bytes" if isinstance(column, BytesColumn) else str(column.dtype)
-    if _is_unknown(column):
+    if is_unknown(column):
         name = "unknown"
     return f"{name} (n{tail})" if tail else name

@@ -82,9 +82,7 @@ def binary_array(
     views[:, 0] = lengths
     held: list[Any] = []
     groups: list[tuple[int, Any]] = [(0, slice(None))] if buffer_ids is None else _groups(buffer_ids)
-    for number, rows in groups:
-        if not len(offsets):
-            break
+    for number, rows in groups if len(offsets) else ():
         _fill_views(views, np.frombuffer(buffers[number], np.uint8), offsets[rows], lengths[rows], rows)
         held += _place(views, buffers[number], offsets, lengths, rows, len(held))
     return pa.Array.from_buffers(pa.binary_view(), len(offsets), [None, pa.py_buffer(views), *held])
@@ -92,6 +90,8 @@ def binary_array(
 
 def _groups(buffer_ids: npt.NDArray[np.int32]) -> list[tuple[int, Any]]:
     """(buffer, its values' numbers) for each buffer in use."""
+    if not len(buffer_ids):
+        return []
     order = np.argsort(buffer_ids, kind="stable")
     used, starts = np.unique(buffer_ids[order], return_index=True)
     return [(int(number), rows) for number, rows in zip(used, np.split(order, starts[1:]), strict=True)]
@@ -134,9 +134,40 @@ def _place(
     return [whole.slice(int(window) << _WINDOW_BITS) for window in used]
 
 
-def large_binary_array(joined: bytes | memoryview, splits: Int64Array) -> Any:
+def large_binary_array(joined: bytes, splits: Int64Array) -> Any:
     """`large_binary` over one run of bytes; `splits` (n + 1) cut it."""
     pa = optional("pyarrow")
     return pa.Array.from_buffers(
         pa.large_binary(), len(splits) - 1, [None, pa.py_buffer(splits), pa.py_buffer(joined)]
     )
+
+
+def stream_of(array: Any, requested_schema: object | None) -> Any:
+    """The capsule of a stream of one array."""
+    return optional("pyarrow").chunked_array([array]).__arrow_c_stream__(requested_schema)
+
+
+def masked(array: Any, present: BoolArray) -> Any:
+    """The array with null where `present` is False."""
+    if present.all():
+        return array
+    pa = optional("pyarrow")
+    return array.take(pa.array(np.arange(len(array)), mask=~present))
+
+
+def text_of(array: Any) -> Any:
+    """Binary (in lists of any kind) as text, which copies it.
+
+    Raises ArrowInvalid where a value is not UTF-8.
+    """
+    pa = optional("pyarrow")
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        text = text_of(array.flatten())
+        return pa.Array.from_buffers(pa.list_(text.type, kind.list_size), len(array), [None], children=[text])
+    if pa.types.is_large_list(kind):
+        text = text_of(array.values)
+        return pa.Array.from_buffers(
+            pa.large_list(text.type), len(array), array.buffers()[:2], array.null_count, children=[text]
+        )
+    return array.cast(pa.large_string()) if pa.types.is_large_binary(kind) else array

@@ -185,6 +185,8 @@ static inline int list_size(const column_t *c, uint64_t from, uint64_t to, uint6
         *size = packed_size(ints_size(c->ints + from, to - from));
     } else if (c->kind == KIND_FLOAT) {
         *size = packed_size(4 * (to - from));
+    } else if (!c->kind) {
+        *size = 0;
     } else {
         uint64_t total = 0;
         for (uint64_t i = from; i < to; i++) {
@@ -200,12 +202,20 @@ static inline int list_size(const column_t *c, uint64_t from, uint64_t to, uint6
     return ROWS_OK;
 }
 
+/* Bytes of a Feature whose list takes `size` bytes; one of no kind (0) is empty. */
+static inline uint64_t feature_size(const column_t *c, uint64_t size) { return c->kind ? field_size(size) : 0; }
+
 /* A Feature whose list takes `size` bytes, with its own field of tag `tag` around it. */
 static inline int put_feature(uint8_t **at, const uint8_t *end, uint8_t tag, const column_t *c, uint64_t from, uint64_t to,
                               uint64_t size) {
-    uint64_t feature = field_size(size);
+    uint64_t feature = feature_size(c, size);
     if ((uint64_t)(end - *at) < field_size(feature)) return ROWS_CHANGED;
-    uint8_t *p = put_field(put_field(*at, tag, feature), (uint8_t)(c->kind << 3 | 2), size);
+    uint8_t *p = put_field(*at, tag, feature);
+    if (!c->kind) {
+        *at = p;
+        return ROWS_OK;
+    }
+    p = put_field(p, (uint8_t)(c->kind << 3 | 2), size);
     const uint8_t *stop = p + size;
     if (c->kind == KIND_BYTES) {
         for (uint64_t i = from; i < to; i++) {
@@ -240,7 +250,7 @@ static inline int value_size(const column_t *c, uint64_t row, uint64_t limit, ui
     if (!c->steps) {
         int status = take_span(c->splits, c->width, row, c->num_values, from, to);
         if (!status) status = list_size(c, *from, *to, limit, first);
-        *size = field_size(*first);
+        *size = feature_size(c, *first);
         return status;
     }
     uint64_t total = 0;
@@ -249,7 +259,7 @@ static inline int value_size(const column_t *c, uint64_t row, uint64_t limit, ui
         uint64_t a, b, list = 0;
         status = take_span(c->splits, c->width, step, c->num_values, &a, &b);
         if (!status) status = list_size(c, a, b, limit, &list);
-        total += field_size(field_size(list));
+        total += field_size(feature_size(c, list));
         if (!status && total > limit) status = ROWS_TOO_LARGE;
     }
     *size = total;

@@ -135,7 +135,7 @@ cdef int grow(Out *out, uint64_t more) except -1:
 cdef class RecordEncoder:
     """Dicts to frames or payloads.
 
-    `types` maps exact type names to kinds. `check_key(key)`, `split_spec(key, spec) -> (value, kind)`,
+    `types` maps exact type names to kinds. `check_key(key)`, `split_spec(key, spec, steps) -> (value, kind)`,
     `to_values(key, value, kind, step) -> list of bytes | array` and `to_steps(key, value, kind) -> sequence` hold the
     rules; `too_large(key, size)` raises. `array` is the type of arrays, `ints` and `floats` are scalar types whose
     `__index__` and `__float__` are exact.
@@ -222,7 +222,9 @@ cdef class RecordEncoder:
             if PyUnicode_CheckExact(name_of_type):
                 kind = self.types.get(name_of_type)
         if kind is None:
-            value, kind = self.split_spec(key, spec)
+            value, kind = self.split_spec(key, spec, steps)
+            if not kind and not steps:  # a value without a kind is a feature that the record lacks
+                return 0
         if steps:
             return self.put_steps(out, key, name, name_size, value, kind, limit)
         return self.put_value(out, key, name, name_size, value, kind, None, limit)
@@ -238,6 +240,10 @@ cdef class RecordEncoder:
         grow(out, lead)
         out.size += lead
         for i, step in enumerate(steps):
+            if not kind:
+                grow(out, 2)
+                out.size = put_field(out.data + out.size, TAG_1, 0) - out.data
+                continue
             self.put_value(out, key, NULL, 0, step, kind, i, limit)
         content = out.size - at - lead
         entry = field_size(name_size) + field_size(content)
@@ -450,7 +456,7 @@ cdef class RowEncoder:
     A column is a tuple `(key, kind, present, steps, splits, width, values, offsets, lengths, ids, buffers)`: `key`
     UTF-8 bytes, `present` uint8 a row or None, `steps` int64 (rows + 1) or None, `splits` int64 (spans + 1) or None
     with `width` values a span, `values` int64 or float32, or None with `offsets`, `lengths` (int64), `ids` (int32 or
-    None) of byte strings in `buffers`. The first `num_context` columns are the context's where `sequence` is true.
+    None) of byte strings in `buffers`. Kind 0, with no values, is a column of Features without a kind. The first `num_context` columns are the context's where `sequence` is true.
     """
 
     cdef rows_t rows
@@ -507,7 +513,7 @@ cdef class RowEncoder:
                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
             elif kind == KIND_FLOAT:
                 c.floats = <const float *>array_of(self, values, 4, c.num_values)
-            else:
+            elif kind != 0 or c.num_values:
                 raise ValueError("no such kind: %r" % (kind,))
         if splits is not None:
             c.splits = <const int64_t *>array_of(self, splits, 8, c.num_spans + 1)

@@ -38,7 +38,9 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _feature(values: Any, kind: int) -> bytes:
-    """One Feature message; an empty list keeps its kind."""
+    """One Feature message; an empty list keeps its kind, and kind 0 is a Feature without one."""
+    if not kind:
+        return b""
     if kind == _BYTES:
         content = b"".join(_field(1, bytes(value)) for value in values)
     elif not len(values):
@@ -64,7 +66,7 @@ class RecordEncoder:
         self,
         types: dict[str, int],
         check_key: Callable[[Any], bytes],
-        split_spec: Callable[[Any, Any], tuple[Any, int]],
+        split_spec: Callable[[Any, Any, bool], tuple[Any, int]],
         to_values: Callable[[Any, Any, int, int | None], Any],
         to_steps: Callable[[Any, Any, int], Any],
         too_large: Callable[[Any, int], Any],
@@ -93,7 +95,9 @@ class RecordEncoder:
         entries, size = [], 0
         for key, spec in datum.items():
             name = self._check_key(key)
-            value, kind = self._split_spec(key, spec)
+            value, kind = self._split_spec(key, spec, steps)
+            if not kind and not steps:  # a value without a kind is a feature that the record lacks
+                continue
             if steps:
                 rows = enumerate(self._to_steps(key, value, kind))
                 content = b"".join(_field(1, self._one(key, row, kind, i, limit)) for i, row in rows)
@@ -106,7 +110,7 @@ class RecordEncoder:
         return b"".join(entries)
 
     def _one(self, key: Any, value: Any, kind: int, step: int | None, limit: int) -> bytes:
-        values = self._to_values(key, value, kind, step)
+        values = self._to_values(key, value, kind, step) if kind else []
         size = sum(map(len, values)) if kind == _BYTES else len(values)
         if size > limit:  # before anything of that size is built
             self._too_large(key, size)

@@ -21,6 +21,8 @@ from tfrecord._writing.flat_columns import FlatBatch
 __all__ = ["MAX_EXAMPLE_BYTES", "encode_example", "encode_sequence_example"]
 
 Datum = Mapping[str, tuple[Any, str]]
+# The same, or values as a reader gives them; of a SequenceExample the pair of both.
+Record = Mapping[str, Any] | tuple[Mapping[str, Any], Mapping[str, Any]]
 
 # protobuf, and so every reader of Examples, takes no message of 2 GiB or more.
 MAX_EXAMPLE_BYTES = 2**31 - 1
@@ -40,17 +42,23 @@ def _too_large(key: object, size: int) -> None:
     raise ValueError(f"got a record of {size} bytes, expected {expected}")
 
 
-_encoder = _kernel.RecordEncoder(
-    _values.TYPE_NAMES,
-    _values.check_key,
-    _values.split_spec,
-    _values.to_values,
-    _values.to_steps,
-    _too_large,
-    np.ndarray,
-    _INT_SCALARS,
-    _FLOAT_SCALARS,
-)
+def _new_encoder(split_spec: Callable[[Any, Any, bool], tuple[Any, int]]) -> Any:
+    return _kernel.RecordEncoder(
+        _values.TYPE_NAMES,
+        _values.check_key,
+        split_spec,
+        _values.to_values,
+        _values.to_steps,
+        _too_large,
+        np.ndarray,
+        _INT_SCALARS,
+        _FLOAT_SCALARS,
+    )
+
+
+_encoder = _new_encoder(_values.split_spec)
+# Takes the values of a reader, too.
+_frame_encoder = _new_encoder(_values.split_value)
 
 
 def encode_example(datum: Datum) -> bytes:
@@ -86,8 +94,13 @@ def encode_sequence_example(context: Datum, sequence: Datum) -> bytes:
     return _encode(context, sequence, False)
 
 
-def encode_frame(datum: Datum, sequence: Datum | None) -> bytes:
-    """The whole frame of one record: an Example, or with `sequence` a SequenceExample."""
+def encode_frame(datum: Record, sequence: Mapping[str, Any] | None) -> bytes:
+    """The whole frame of one record: an Example, or with `sequence` a SequenceExample.
+
+    Values of a reader need no type name.
+    """
+    if type(datum) is tuple and sequence is None and len(datum) == 2:
+        datum, sequence = datum
     return _encode(datum, sequence, True)
 
 
@@ -96,7 +109,8 @@ def _encode(datum: Any, sequence: Any, framed: bool) -> bytes:
         datum = dict(_values.check_datum(datum, "the datum"))
     if sequence is not None and type(sequence) is not dict:
         sequence = dict(_values.check_datum(sequence, "the sequence"))
-    encoded: bytes = _encoder.encode(datum, sequence, MAX_EXAMPLE_BYTES, framed)
+    encoder = _frame_encoder if framed else _encoder
+    encoded: bytes = encoder.encode(datum, sequence, MAX_EXAMPLE_BYTES, framed)
     return encoded
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._optional import optional
+from tfrecord._columns.frames import is_table
+from tfrecord._columns.lists import is_list
+from tfrecord._columns.ragged import as_column, is_unknown
 from tfrecord._writing import values as _values
 from tfrecord._writing.values import BYTES, FLOAT, INT, check_key, describe, refuse
 
-_EXPECTED = "an array, Ragged, BytesColumn or list with one entry a record, or a pair of it and a type name"
+_EXPECTED = "an array, Ragged, BytesColumn or list with one entry per record, or a pair of it and a type name"
 
 
 class FlatColumn(NamedTuple):
@@ -42,7 +44,7 @@ class FlatBatch(NamedTuple):
 
 
 def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
-    """A ColumnBatch, SequenceBatch, Arrow RecordBatch or Table, or a mapping of columns, flat.
+    """A ColumnBatch, SequenceBatch, table of any library, or a mapping of columns, flat.
 
     Raises TypeError and ValueError as the writer's `write` does, naming the column.
     """
@@ -53,10 +55,10 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
         lists = [_flat(key, batch.feature_lists, batch.num_rows, True) for key in batch.feature_lists]
         return FlatBatch(context + lists, batch.num_rows, len(context), True)
     if not isinstance(batch, (ColumnBatch, Mapping)):
-        batch = _from_arrow(batch)
+        batch = _from_table(batch)
     if isinstance(batch, ColumnBatch):
         if present is not None:
-            raise ValueError("a ColumnBatch or an Arrow batch says itself what is present")
+            raise ValueError("a ColumnBatch or a table says itself what is present")
         columns = [_flat(key, batch, batch.num_rows, False) for key in batch]
         return FlatBatch(columns, batch.num_rows, len(columns), False)
     flags = dict(present or {})
@@ -72,15 +74,11 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
     return FlatBatch(columns, num_rows or 0, len(columns), False)
 
 
-def _from_arrow(batch: Any) -> ColumnBatch:
-    is_pandas = type(batch).__module__.partition(".")[0] == "pandas"  # would bring its index along
-    if hasattr(batch, "__arrow_c_stream__") and not hasattr(batch, "num_rows") and not is_pandas:
-        batch = optional("pyarrow").table(batch)
-    if not hasattr(batch, "schema") or not hasattr(batch, "num_rows"):
+def _from_table(batch: Any) -> ColumnBatch:
+    if not is_table(batch):
         raise TypeError(
             f"write_batch: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "
-            "SequenceBatch, or an Arrow RecordBatch or Table "
-            "(of a DataFrame: pyarrow.Table.from_pandas(frame, preserve_index=False))"
+            "SequenceBatch, a DataFrame (pandas, polars), or an Arrow RecordBatch or Table"
         )
     return ColumnBatch.from_arrow(batch)
 
@@ -105,6 +103,8 @@ def _flat_column(
     if nested:
         steps, column = _split_steps(key, column)
     splits, width, leaves = _split_values(key, column)
+    if kind == BYTES and is_unknown(leaves):
+        leaves = BytesColumn.from_list([])
     if isinstance(leaves, BytesColumn):
         if kind not in (None, BYTES):
             refuse(TypeError, key, "byte strings", f"numbers (type {_values.KIND_NAMES[kind]!r})")
@@ -113,7 +113,12 @@ def _flat_column(
         buffers = tuple(memoryview(buffer).cast("B") for buffer in leaves.buffers)
         flat = FlatColumn(name, BYTES, flags, steps, splits, width, None, offsets, lengths, ids, buffers)
         return flat, rows
-    kind, values = _numbers(key, leaves, kind)
+    if is_unknown(leaves) and kind is None:
+        # No row says of what kind it is: the feature is missing everywhere, and steps have no kind.
+        flags = flags if nested else np.zeros(rows, np.uint8)
+        kind, values = 0, np.empty(0, np.int64)
+    else:
+        kind, values = _numbers(key, leaves, kind)
     return FlatColumn(name, kind, flags, steps, splits, width, values, None, None, None, ()), rows
 
 
@@ -135,6 +140,8 @@ def _as_column(key: str, column: Any, kind: int | None) -> Any:
         return column
     if isinstance(column, (list, range)):
         column = _list_column(key, column)
+        if isinstance(column, (Ragged, BytesColumn)):
+            return column
     column = _values.as_array(key, column, None)
     if not isinstance(column, np.ndarray) or column.ndim == 0:
         refuse(TypeError, key, describe(column), _EXPECTED)
@@ -144,22 +151,27 @@ def _as_column(key: str, column: Any, kind: int | None) -> Any:
     return _bytes_column(key, column) if kind in (None, BYTES) else _object_numbers(key, column, kind)
 
 
-def _list_column(key: str, column: Any) -> npt.NDArray[Any]:
+def _list_column(key: str, column: Any) -> Any:
     types = set(map(type, column))
+    if any(hasattr(item, "__array__") for item in types):
+        column = [_values.as_array(key, item, None) for item in column]
+        for item in column:
+            _values.refuse_masked(key, item, None)
+    if any(map(is_list, column)):
+        # A feature's values are flat, so rows of several dimensions need not agree in them.
+        rows = [row.reshape(-1) if isinstance(row, np.ndarray) else row for row in column]
+        try:
+            return as_column(rows, "rows")
+        except Exception as error:  # rows may be of any type, with an __array__ of any kind
+            kind = ValueError if isinstance(error, ValueError) else TypeError
+            refuse(kind, key, f"a list that gives no array ({error})", _EXPECTED, cause=error)
     if any(issubclass(item, (bytes, bytearray, memoryview, str)) for item in types):
         # Never through a fixed-width array: it would lose trailing zero bytes.
         made = np.empty(len(column), object)
         made[:] = column
         return made
-    if any(hasattr(item, "__array__") for item in types):
-        column = [_values.as_array(key, item, None) for item in column]
-        for item in column:
-            _values.refuse_masked(key, item, None)
     try:
         made = np.asarray(column)
-    except ValueError as error:
-        expected = "rows of one length; rows of their own length as Ragged(values, row_splits)"
-        refuse(ValueError, key, "a ragged nested list", expected, cause=error)
     except Exception as error:
         refuse(TypeError, key, f"a list that gives no array ({error})", _EXPECTED, cause=error)
     if made.dtype.kind == "f" and types <= {int, bool}:  # NumPy's way out for integers beyond 64 bits

@@ -140,6 +140,17 @@ class WrittenIndex:
             self._size = 0
             self._collect(memoryview(frames), _starts(lengths) + np.uint64(HEADER_SIZE), lengths)
 
+    def check(self) -> None:
+        """Raise what `commit` would raise of records that a column to keep does not fit."""
+        self._show()
+        try:
+            if self._misfit is None and self._collector is not None:
+                self._collector.finish()
+        except _MISFIT as error:
+            self._misfit = error
+        if self._misfit is not None:
+            raise self._misfit.at(self._path, self._misfit.record)  # type: ignore[attr-defined]
+
     def commit(self, size: int, *, required: bool) -> None:
         """Replace the indexes of the finished file, whose records have `size` bytes, atomically.
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from indexer.compression import Compression
 from indexer.files import most_descriptors
-from tfrecord._writing.encoder import Datum, RowFrames
+from tfrecord._writing.encoder import Record, RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord._writing.sink import local_path
 from tfrecord._writing.writer import TFRecordWriter, write_rows
@@ -35,12 +36,14 @@ class ShardedTFRecordWriter:
         compression_type, index, columns: as for `TFRecordWriter`, for every shard.
     """
 
+    __module__ = "tfrecord.writer"
+
     def __init__(
         self,
         base: Any,
         num_shards: int,
         *,
-        compression_type: str | None = None,
+        compression_type: Compression | None = None,
         index: bool | None = None,
         columns: Iterable[str] | None = None,
     ) -> None:
@@ -92,7 +95,7 @@ class ShardedTFRecordWriter:
         self._use(writer)
         return writer
 
-    def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
+    def write(self, datum: Record, sequence_datum: Mapping[str, Any] | None = None) -> None:
         """Write one Example or SequenceExample to the next shard; see `TFRecordWriter.write`."""
         self._check_open()
         with self._lock:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import array
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -81,7 +81,7 @@ def check_key(key: object) -> bytes:
         refuse(ValueError, key, "a name with a lone surrogate", "a name that UTF-8 can hold", cause=error)
 
 
-def split_spec(key: object, spec: object) -> tuple[Any, int]:
+def split_spec(key: object, spec: object, steps: bool = False) -> tuple[Any, int]:
     """`(value, typename)` to the value and its kind."""
     expected = f"a pair (value, typename) with typename one of {_SHORT_NAMES}"
     if not isinstance(spec, (tuple, list)) or len(spec) != 2:
@@ -93,6 +93,49 @@ def split_spec(key: object, spec: object) -> tuple[Any, int]:
     if kind is None:
         refuse(ValueError, key, f"the type name {ascii(name[:40])}", f"one of {_SHORT_NAMES}")
     return value, kind
+
+
+def split_value(key: object, spec: object, steps: bool) -> tuple[Any, int]:
+    """As `split_spec`, and a value as a reader gives it, which says of what kind it is.
+
+    With `steps` it is the value of a feature list. Kind 0 is none: nothing says of what kind the feature is.
+    """
+    if not isinstance(spec, (tuple, list)) or len(spec) != 2 or not isinstance(spec[1], str):
+        told = _steps_of(key, spec) if steps else _value_of(key, spec)
+        if told is not None:
+            return told
+    return split_spec(key, spec)
+
+
+def _value_of(key: object, value: Any) -> tuple[Any, int] | None:
+    """A value that a reader gives (array, NumPy scalar, bytes or None) with its kind; None for others.
+
+    Python's numbers are not among them: whether 1 is an integer or a float is for the caller to say.
+    """
+    if value is None:
+        return None, 0
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return value, BYTES
+    value = as_array(key, value, None)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return None
+    kind = {"i": INT, "u": INT, "b": INT, "f": FLOAT, "O": BYTES, "S": BYTES, "U": BYTES, "T": BYTES}
+    return (value, kind[value.dtype.kind]) if value.dtype.kind in kind else None
+
+
+def _steps_of(key: object, value: Any) -> tuple[Any, int] | None:
+    """The steps of a feature list as a reader gives them, with their kind; a step of None is an empty one."""
+    if (
+        isinstance(value, (str, bytes, tuple, Mapping))
+        or not isinstance(value, Iterable)
+        or not getattr(value, "ndim", 1)
+    ):
+        return None
+    told = [_value_of(key, step) for step in value]
+    kinds = {pair[1] for pair in told if pair is not None and pair[1]}
+    if None in told or len(kinds) > 1:
+        return None
+    return [[] if pair[0] is None else pair[0] for pair in told if pair is not None], max(kinds, default=0)
 
 
 def check_datum(datum: object, what: str) -> Mapping[str, Any]:

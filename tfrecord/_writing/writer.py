@@ -8,15 +8,17 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from indexer.compression import Compression
 from indexer.errors import TFRecordError, printable
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from tfrecord._writing.encoder import (
     Datum,
+    Record,
     RowFrames,
     encode_example,
     encode_frame,
@@ -29,6 +31,8 @@ from tfrecord._writing.sink import Output, local_path
 from tfrecord._writing.values import describe
 
 __all__ = ["TFRecordWriter", "write_rows"]
+
+Mode = Literal["w", "x", "a"]
 
 # Records from this size on are written in three parts, not copied into one.
 _COPY_BELOW = 1 << 24
@@ -65,12 +69,14 @@ class TFRecordWriter:
         ValueError: an unknown mode or compression. FileExistsError: with ``"x"``.
     """
 
+    __module__ = "tfrecord.writer"
+
     def __init__(
         self,
         data_path: Any,
         *,
-        mode: str = "w",
-        compression_type: str | None = None,
+        mode: Mode = "w",
+        compression_type: Compression | None = None,
         index: bool | None = None,
         columns: Iterable[str] | None = None,
     ) -> None:
@@ -114,10 +120,13 @@ class TFRecordWriter:
         """Offset of the next record in the record stream (before compression)."""
         return self._output.size
 
-    def write(self, datum: Datum, sequence_datum: Datum | None = None) -> None:
+    def write(self, datum: Record, sequence_datum: Mapping[str, Any] | None = None) -> None:
         """Write one tf.train.Example, or with `sequence_datum` a tf.train.SequenceExample of context `datum`.
 
         Both map a name to ``(value, typename)``; see `tfrecord.encode_example` for values and errors.
+        The type name may be left out of a value that says what it is, such as those of ``reader[i]``: an
+        array, a NumPy scalar, or bytes. None is a feature that the record lacks. For a SequenceExample,
+        `datum` may be the pair that ``reader[i]`` gives.
         """
         self._check_open()
         frame = encode_frame(datum, sequence_datum)
@@ -145,13 +154,15 @@ class TFRecordWriter:
                 self._index.add_payload(payload)
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
-        """Write n records from columns, without a Python object a value.
+        """Write n records from columns, without a Python object per value.
 
         Args:
             columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), or an
-                Arrow RecordBatch or Table. A column is an array ``(n, ...)`` (integers and bool become int64,
-                floats float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list; or a pair of one of
-                these and a type name, as in `write`.
+                DataFrame of pandas (without its index) or polars, an Arrow RecordBatch or Table, or anything
+                else that gives Arrow data. A column is an array ``(n, ...)`` (integers and bool become int64,
+                floats float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list of values or of lists;
+                or a pair of one of these and a type name, as in `write`. A null is a feature that the record
+                lacks, and a column without any value, and so without a kind, is missing everywhere.
             present: for a dict: name to bool ``(n,)``; where False the record lacks the feature.
 
         All rows are checked before the first is written; errors are those of `write`. Where the file cannot

@@ -8,11 +8,12 @@ import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink
 
+from indexer.compression import Compression
 from indexer.files import is_url
 from indexer.names import index_names, is_data_name, is_index_name
 from indexer.paths import sidecar_path
@@ -34,7 +35,7 @@ def write_tfrecords(
     folder: str | os.PathLike[str],
     *,
     index: bool = True,
-    compression_type: str | None = None,
+    compression_type: Compression | None = None,
     mode: str = "error",
     record_type: str = "auto",
     min_rows_per_file: int | None = None,
@@ -178,7 +179,7 @@ class _Sink(Datasink[None]):  # type: ignore[misc]
         attempt = os.path.join(self._stage, f".{uuid.uuid4().hex}")
         os.mkdir(attempt)
         path = os.path.join(attempt, name)
-        kind = self._options.compression.upper() or None
+        kind = cast(Compression, self._options.compression)
         with TFRecordWriter(path, compression_type=kind, index=self._options.index) as writer:
             for table in tables:
                 _write_table(writer, table, self._options.record_type)

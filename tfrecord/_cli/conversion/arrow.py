@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
@@ -21,6 +20,7 @@ from indexer.outputs import Outputs
 from tfrecord._cli.conversion.layout import REST, Field, Layout, columns_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.from_arrow import column_of
+from tfrecord._columns.tables import TableOptions
 from tfrecord._optional import optional
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.writer import TFRecordWriter
@@ -49,6 +49,8 @@ class ArrowSink:
     def __init__(self, outputs: Outputs, path: str, layout: Layout, text: frozenset[str], form: str) -> None:
         self._pa = optional("pyarrow")
         self._layout, self._text, self._form = layout, text, form
+        single = frozenset(key for key, found in layout.context.items() if found.single)
+        self._options = TableOptions(text=text, nullable=True, single=single)
         self._schema = self._make_schema()
         self._held: list[Any] = []
         self._rows = self._bytes = 0
@@ -97,7 +99,7 @@ class ArrowSink:
         rest: list[bytes | None] | None = None
         arrays: list[Any] = []
         if layout.record_type == "bytes":
-            arrays = [self._flat(payloads, pa.binary(), None)]
+            arrays = [self._cast(payloads.to_arrow(), pa.binary())]
         else:
             decoded, rest = columns_of(payloads, layout)
             if isinstance(decoded, SequenceBatch):
@@ -117,48 +119,16 @@ class ArrowSink:
             self._flush()
 
     def _array(self, batch: ColumnBatch, item: Any) -> Any:
-        return self._column(batch[item.name], item.type, batch.present[item.name], item.name)
-
-    def _column(self, column: Any, kind: Any, present: npt.NDArray[np.bool_] | None, key: str) -> Any:
-        """A column as an array of this type; where a record lacks the feature it is null."""
-        pa = self._pa
-        if not pa.types.is_list(kind):  # one value a record: absent ones have none
-            if isinstance(column, Ragged) and present is not None and not present.all():
-                places = np.cumsum(present) - 1
-                return self._flat(column.values, kind, key).take(pa.array(places, mask=~present))
-            return self._flat(column.values, kind, key)
-        splits = column.row_splits.astype(np.int32)
-        inner = column.values
-        values = self._column(inner, kind.value_type, None, key) if isinstance(inner, Ragged) else None
-        if values is None:
-            values = self._flat(inner, kind.value_type, key)
-        validity = None
-        if present is not None and not present.all():
-            validity = pa.py_buffer(np.packbits(present, bitorder="little"))
-        return pa.Array.from_buffers(
-            kind, len(splits) - 1, [validity, pa.py_buffer(splits)], children=[values]
+        """A column as an array of the field's type; where a record lacks the feature it is null."""
+        return self._cast(
+            self._options.array(item.name, batch[item.name], batch.present[item.name]), item.type
         )
 
-    def _flat(self, values: Any, kind: Any, key: str | None) -> Any:
-        pa = self._pa
-        if not isinstance(values, BytesColumn):
-            return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind)
-        if values.nbytes > (1 << 31) - 1:
-            raise TFRecordError(
-                f"{values.nbytes} bytes of values in one batch are more than this format holds"
-            )
-        flat = values.compact()
-        splits = np.concatenate(([0], np.cumsum(flat.lengths))).astype(np.int32)
-        data = pa.py_buffer(flat.buffers[0])
-        array = pa.Array.from_buffers(kind, len(splits) - 1, [None, pa.py_buffer(splits), data])
-        if pa.types.is_string(kind):
-            try:
-                array.validate(full=True)
-            except pa.ArrowInvalid:
-                raise TFRecordError(
-                    f"feature {key!r} has values that are no UTF-8 text; leave it as bytes"
-                ) from None
-        return array
+    def _cast(self, array: Any, kind: Any) -> Any:
+        try:
+            return array.cast(kind)
+        except self._pa.ArrowInvalid:  # from 64-bit offsets to those of 32 bits
+            raise TFRecordError("the values of one batch are more than this format holds (2 GiB)") from None
 
     def _flush(self) -> None:
         if not self._held:

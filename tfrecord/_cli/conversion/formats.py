@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from indexer.errors import DecodeError
 from indexer.framing import VERIFY_LENGTHS
 from indexer.names import is_data_name, split_compression
 from indexer.options import near_matches
@@ -86,13 +87,13 @@ class Source:
         for path in self.paths:
             form = self._form or format_of(path)
             place: Any = path
-            if path == STREAM and not (self.once and form in ("tfrecord", "jsonl")):
+            if path == STREAM and not (self.once and form == "tfrecord"):
                 place = self._spooled()
             if form == "tfrecord":
                 options: dict[str, Any] = {} if verify is None else {"verify": verify}
                 yield from batches([place], compression=self._compression, **options)
             elif form == "jsonl":
-                yield from read_json(sys.stdin.buffer if place == STREAM else place)
+                yield from read_json(place, self._round)
             elif form == "npz":
                 yield from read_npz(place)
             elif form == "tar":
@@ -225,8 +226,11 @@ class Target:
     def _put(sink: Any, batch: Batch) -> None:
         if isinstance(sink, FrameSink):
             sink.write_batch(batch)
-        else:
+            return
+        try:
             sink.write(batch.payloads)
+        except DecodeError as error:
+            raise error.at(batch.path, batch.first + (error.record or 0)) from None
 
 
 def part_of(batch: Batch, start: int, stop: int) -> Batch:

@@ -9,6 +9,7 @@ import json
 import struct
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -20,6 +21,7 @@ from indexer.framing import frame_record
 from indexer.names import split_compression
 from indexer.outputs import Outputs
 from indexer.streams import detect, open_stream
+from tfrecord._cli.conversion.json_kinds import JsonKinds, is_tagged
 from tfrecord._cli.conversion.layout import Layout, build_message, exact_record
 from tfrecord._cli.describe import feature_json, kind_of
 from tfrecord._cli.sniffing import sniff_bytes
@@ -44,56 +46,76 @@ def record_json(payload: Any, record_type: str) -> Any:
     if record_type == "bytes":
         return {"record": {"base64": base64.b64encode(payload).decode()}}
     context, lists = exact_record(payload, record_type)
-    features = {key: feature_json(value) for key, value in context.items()}
+    features = {key: _feature_json(value) for key, value in context.items()}
     if lists is None:
         return {_EXAMPLE: features} if set(features) in _TAKEN else features
-    steps = {key: [feature_json(step) for step in value] for key, value in lists.items()}
+    steps = {key: [_feature_json(step) for step in value] for key, value in lists.items()}
     return {"context": features, "feature_lists": steps}
 
 
-def record_of_json(document: Any) -> bytes:
-    """The payload of such a document. Plain values are taken too: numbers, strings, and lists of one of them.
+def _feature_json(value: Any) -> Any:
+    """A feature without a kind is an empty object; null is a feature that the record lacks."""
+    return {} if value is None else feature_json(value)
+
+
+def record_of_json(document: Any, kinds: JsonKinds) -> bytes:
+    """The payload of such a document. Plain values are taken too (numbers, strings, lists of one of them):
+    `kinds` knows what they are.
 
     Raises ValueError for what no feature can hold.
     """
+    parts = _parts(document)
+    return parts if isinstance(parts, bytes) else _message(*parts, kinds)
+
+
+def _parts(document: Any) -> bytes | tuple[dict[str, Any], dict[str, Any] | None]:
+    """A whole record of bytes, or the features and the feature lists (None: an Example) of a document."""
     if not isinstance(document, dict):
         raise ValueError("a record is a JSON object")
-    if set(document) == {"record"} and _is_tagged(document["record"], ("base64",)):
+    if set(document) == {"record"} and is_tagged(document["record"], ("base64",)):
         raw = document["record"]["base64"]
         if isinstance(raw, str):  # of a feature with this name it would be a list
             return base64.b64decode(raw, validate=True)
     if _is_sequence(document):
-        return _message(document["context"], document["feature_lists"])
+        return document["context"], document["feature_lists"]
     if set(document) == {_EXAMPLE} and isinstance(document[_EXAMPLE], dict):
         document = document[_EXAMPLE]
-    return _message(document, None)
+    return document, None
 
 
 def _is_sequence(document: dict[str, Any]) -> bool:
     return set(document) == _SEQUENCE and all(isinstance(part, dict) for part in document.values())
 
 
-def _message(features: dict[str, Any], lists: dict[str, Any] | None) -> bytes:
-    context = {key: _feature(key, value) for key, value in features.items()}
+# An empty list of a feature that has a value in no line.
+_UNTOLD = object()
+
+
+def _message(features: dict[str, Any], lists: dict[str, Any] | None, kinds: JsonKinds) -> bytes:
+    made = {key: _feature(key, value, kinds, False) for key, value in features.items() if value is not None}
+    context = {key: value for key, value in made.items() if value is not _UNTOLD}
     if lists is None:
         return build_message(context, None)
-    return build_message(
-        context, {key: [_feature(key, step) for step in value] for key, value in lists.items()}
-    )
+    steps = {}
+    for key, value in lists.items():
+        if not isinstance(value, list):
+            raise ValueError(f"feature {key!r}: a feature list is a list of steps")
+        told = [_feature(key, step, kinds, True) for step in value]
+        steps[key] = [None if step is _UNTOLD else step for step in told]
+    return build_message(context, steps)
 
 
-def _is_tagged(value: Any, names: tuple[str, ...] = ("int64", "float", "text", "base64")) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in names
-
-
-def _feature(key: str, value: Any) -> Any:
-    if value is None:
+def _feature(key: str, value: Any, kinds: JsonKinds, in_list: bool) -> Any:
+    """The values of a feature; None is one without a kind."""
+    if value is None or value == {}:
         return None
-    if _is_tagged(value):
+    if is_tagged(value):
         ((tag, items),) = value.items()
     else:
         items = value if isinstance(value, list) else [value]
-        tag = _guess(key, items)
+        tag = kinds.kind_of(in_list, key)
+        if tag is None:
+            return _UNTOLD
     if not isinstance(items, list):
         raise ValueError(f"feature {key!r}: the values are a list")
     if tag == "int64":
@@ -101,7 +123,7 @@ def _feature(key: str, value: Any) -> Any:
             raise ValueError(f"feature {key!r}: a value that is no 64-bit integer")
         return np.array([int(item) for item in items], np.int64)
     if tag == "float":
-        return np.array([_float32(key, item) for item in items], np.float32)
+        return np.array([_float32(key, item, kinds) for item in items], np.float32)
     made = np.empty(len(items), object)
     if not all(isinstance(item, str) for item in items):
         raise ValueError(f"feature {key!r}: a value that is no string")
@@ -109,31 +131,14 @@ def _feature(key: str, value: Any) -> Any:
     return made
 
 
-def _guess(key: str, items: list[Any]) -> str:
-    """The kind of untagged values."""
-    if items and all(isinstance(item, str) for item in items):
-        return "text"
-    if items and all(isinstance(item, int) for item in items):  # bool too
-        return "int64"
-    if items and all(isinstance(item, (int, float)) for item in items):
-        return "float"
-    raise ValueError(f"feature {key!r}: a feature is numbers, strings, or an object with its kind")
-
-
-def _float32(key: str, item: Any) -> Any:
+def _float32(key: str, item: Any, kinds: JsonKinds) -> Any:
     if isinstance(item, str):
         if item.startswith("nan:"):
             return np.frombuffer(struct.pack("<I", int(item[4:], 16)), np.float32)[0]
         if item not in ("NaN", "Infinity", "-Infinity"):
             raise ValueError(f"feature {key!r}: {item!r} is no number")
         return np.float32(item.replace("Infinity", "inf"))
-    if not isinstance(item, (int, float)):
-        raise ValueError(f"feature {key!r}: a value that is no number")
-    with np.errstate(over="ignore"):
-        value = np.float32(item)
-    if np.isinf(value):
-        raise ValueError(f"feature {key!r}: {item!r} is too large for a float")
-    return value
+    return kinds.float32(key, item)
 
 
 class JsonSink:
@@ -158,38 +163,59 @@ class JsonSink:
             self._packer.close()
 
 
-def read_json(path: Any) -> Iterator[Batch]:
-    """The records of a JSON lines file (gzip too). Raises TFRecordError, with the line, for what is no
-    record."""
-    name = path if isinstance(path, str) else "<stdin>"
+def read_json(path: str, round_floats: bool = False) -> Iterator[Batch]:
+    """The records of a JSON lines file (gzip too). It is read twice, as its kinds are those of all lines.
+
+    Raises TFRecordError, with the line, for what is no record.
+    """
+    kinds = JsonKinds(round_floats)
+    for number, document in _documents(path):
+        with _named(path, number):
+            parts = _parts(document)
+            if not isinstance(parts, bytes):
+                kinds.note(parts[0], parts[1] or {}, number)
     made: list[bytes] = []
     size = first = 0
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            made.append(frame_record(record_of_json(json.loads(line))))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise TFRecordError(f"{name}: line {number}: {error}") from None
+    for number, document in _documents(path):
+        with _named(path, number):
+            made.append(frame_record(record_of_json(document, kinds)))
         size += len(made[-1])
         if size >= _BATCH_BYTES:
-            yield batch_of_frames(name, first, b"".join(made))
+            yield batch_of_frames(path, first, b"".join(made))
             first += len(made)
             made, size = [], 0
     if made:
-        yield batch_of_frames(name, first, b"".join(made))
+        yield batch_of_frames(path, first, b"".join(made))
 
 
-def _lines(path: Any) -> Iterator[bytes]:
-    with open(path, "rb") if isinstance(path, str) else path as file:
-        if isinstance(path, str) and detect(file.peek(512)[:512]) == "gzip":
-            stream, rest = open_stream(file, "gzip"), b""
-            while piece := stream.read_some(1 << 20):
-                *lines, rest = (rest + bytes(piece)).split(b"\n")
-                yield from lines
-            yield rest
-        else:
+@contextmanager
+def _named(path: str, number: int) -> Iterator[None]:
+    """What goes wrong within is an error of this line."""
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TFRecordError(f"{path}: line {number}: {error}") from None
+
+
+def _documents(path: str) -> Iterator[tuple[int, Any]]:
+    """The number of each line that is not empty, and its document."""
+    for number, line in enumerate(_lines(path), 1):
+        if line.strip():
+            with _named(path, number):
+                document = json.loads(line)
+            yield number, document
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        if detect(file.peek(512)[:512]) != "gzip":
             yield from file
+            return
+        stream, rest = open_stream(file, "gzip"), b""
+        while piece := stream.read_some(1 << 20):
+            *lines, rest = (rest + bytes(piece)).split(b"\n")
+            yield from lines
+        yield rest
 
 
 # WebDataset: files that share a name up to the first dot are one sample. Byte strings that stand alone are
@@ -222,11 +248,11 @@ class TarSink:
                 if single and content.kind not in ("text", "empty"):
                     self._add(f"{key}.{quote(name, safe='').replace('.', '%2E')}.{content.extension}", data)
                 else:
-                    document[name] = feature_json(value)
+                    document[name] = _feature_json(value)
             if lists is None and set(document) in _TAKEN:
                 document = {_EXAMPLE: document}
             if lists is not None:
-                steps = {name: [feature_json(step) for step in value] for name, value in lists.items()}
+                steps = {name: [_feature_json(step) for step in value] for name, value in lists.items()}
                 document = {"context": document, "feature_lists": steps}
             self._add(
                 f"{key}.{_JSON}", json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -305,7 +331,9 @@ def _record_of_sample(sample: dict[str, bytes]) -> bytes:
             document[name] = {"int64": [int(data)]}
         else:
             document[name] = {"base64": [base64.b64encode(data).decode()]}
-    return _message(document, lists)
+    kinds = JsonKinds()
+    kinds.note(document, lists or {})
+    return _message(document, lists, kinds)
 
 
 __all__ = ["JsonSink", "TarSink", "read_json", "read_tar", "record_json", "record_of_json"]

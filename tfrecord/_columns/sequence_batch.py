@@ -1,0 +1,157 @@
+"""`SequenceBatch`: n SequenceExamples as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+
+from tfrecord._columns.batch_text import html, lines
+from tfrecord._columns.column_batch import ColumnBatch, record_batch
+from tfrecord._columns.tables import TableOptions, Text, pandas_of, table_options
+from tfrecord._optional import optional
+
+__all__ = ["SequenceBatch"]
+
+# So that a RecordBatch of SequenceExamples is known again, also after it went through a Parquet file.
+_SEQUENCE = {b"tfrecord.record_type": b"sequence_example"}
+_PREFIXES = ("context/", "feature_lists/")
+
+
+class SequenceBatch:
+    """n SequenceExamples: `context` and `feature_lists`, two `ColumnBatch`es of n rows each.
+
+    In `feature_lists` a column is a `Ragged` over steps: of `Ragged` where steps differ in length.
+    `len(batch)` is the number of rows.
+    """
+
+    __slots__ = ("context", "feature_lists")
+    __module__ = "tfrecord.columns"
+
+    def __init__(self, context: ColumnBatch, feature_lists: ColumnBatch) -> None:
+        if context.num_rows != feature_lists.num_rows:
+            raise ValueError(f"context has {context.num_rows} rows, feature_lists {feature_lists.num_rows}")
+        self.context = context
+        self.feature_lists = feature_lists
+
+    @property
+    def num_rows(self) -> int:
+        """Number of records."""
+        return self.context.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values together."""
+        return self.context.nbytes + self.feature_lists.nbytes
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __iter__(self) -> Iterator[ColumnBatch]:
+        """So that `context, feature_lists = batch` works."""
+        return iter((self.context, self.feature_lists))
+
+    def __getitem__(self, rows: slice | Sequence[int] | npt.NDArray[Any]) -> SequenceBatch:
+        if isinstance(rows, str):
+            raise KeyError(
+                f"columns are in .context {list(self.context)} and .feature_lists {list(self.feature_lists)}"
+            )
+        return SequenceBatch(self.context[rows], self.feature_lists[rows])
+
+    def row(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Record `index` as the pair of dicts (context, feature lists)."""
+        return self.context.row(index), self.feature_lists.row(index)
+
+    def to_list(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """One pair of dicts per record, of Python values."""
+        return list(zip(self.context.to_list(), self.feature_lists.to_list(), strict=True))
+
+    def equals(self, other: object) -> bool:
+        """Whether both halves are equal."""
+        return isinstance(other, SequenceBatch) and tuple(self) == tuple(other)
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, SequenceBatch) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SequenceBatch, (self.context, self.feature_lists)
+
+    def to_torch(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Both halves as `ColumnBatch.to_torch` gives them."""
+        return self.context.to_torch(**options), self.feature_lists.to_torch(**options)
+
+    def to_arrow(self, *, binary_views: bool = False, text: Text = False, nullable: bool = False) -> Any:
+        """One pyarrow RecordBatch with columns `context/NAME` and `feature_lists/NAME`.
+
+        They are as `ColumnBatch.to_arrow` makes them; names in `text` are those of features, and
+        `nullable` changes the context alone. The schema's metadata says that it is a sequence.
+        """
+        names = dict.fromkeys((*self.context, *self.feature_lists))
+        return self._to_arrow(table_options(names, binary_views=binary_views, text=text, nullable=nullable))
+
+    def _to_arrow(self, options: TableOptions) -> Any:
+        halves = [
+            self.context._to_arrow(options),
+            self.feature_lists._to_arrow(replace(options, nullable=False)),
+        ]
+        names = [
+            prefix + name
+            for prefix, half in zip(_PREFIXES, halves, strict=True)
+            for name in half.schema.names
+        ]
+        made = record_batch(names, [array for half in halves for array in half.columns], self.num_rows)
+        return made.replace_schema_metadata(_SEQUENCE)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars, DuckDB and others: a stream of the one RecordBatch of `to_arrow()`."""
+        batch = self.to_arrow()
+        reader = optional("pyarrow").RecordBatchReader.from_batches(batch.schema, [batch])
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow and others: the capsules of `to_arrow()`."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """For pyarrow and others: the schema of `to_arrow()`."""
+        return self[:0].to_arrow().schema.__arrow_c_schema__()
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
+        # Without this, numpy and pandas.DataFrame() would take the names of the columns for the data.
+        raise TypeError(f"a {type(self).__name__} is no array: take its columns, or to_pandas()")
+
+    @classmethod
+    def from_arrow(cls, batch: Any) -> SequenceBatch:
+        """What `to_arrow` made, or other Arrow data of such names (ValueError for others); see
+        `ColumnBatch.from_arrow`."""
+        whole = ColumnBatch.from_arrow(batch)
+        halves = []
+        for prefix in _PREFIXES:
+            names = [name for name in whole if name.startswith(prefix)]
+            columns = {name[len(prefix) :]: whole[name] for name in names}
+            flags = {name[len(prefix) :]: whole.present[name] for name in names}
+            halves.append(ColumnBatch._trusted(columns, flags, whole.num_rows))
+        for name in whole:
+            if not name.startswith(_PREFIXES):
+                raise ValueError(f"column {name!r} starts with neither {_PREFIXES[0]!r} nor {_PREFIXES[1]!r}")
+        return cls(*halves)
+
+    def to_pandas(self, *, text: Text = False, nullable: bool = False) -> Any:
+        """A pandas DataFrame with the columns of `to_arrow`."""
+        optional("pandas")
+        return pandas_of(self.to_arrow(text=text, nullable=nullable), nullable)
+
+    def to_polars(self, *, text: Text = False, nullable: bool = False) -> Any:
+        """A polars DataFrame with the columns of `to_arrow`."""
+        return optional("polars").from_arrow(self.to_arrow(text=text, nullable=nullable))
+
+    def __repr__(self) -> str:
+        halves = [" context", *lines(self.context), " feature_lists", *lines(self.feature_lists)]
+        return "\n".join([f"SequenceBatch: {self.num_rows:,} rows", *halves])
+
+    def _repr_html_(self) -> str:
+        return html(self.context) + html(self.feature_lists)

@@ -1,0 +1,173 @@
+"""All records of a reader as one table, or as a stream of record batches of one schema."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from indexer.errors import DecodeError
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord._columns.tables import TableOptions, Text, pandas_of, table_options
+from tfrecord._optional import optional
+from tfrecord._reading.decoder import RecordDecoder
+from tfrecord._reading.index_columns import first_records
+from tfrecord._reading.rows import merge_rows
+from tfrecord._reading.view import RecordView
+from tfrecord.schema import Schema, dense_plan, merge_schemas
+
+__all__ = ["RECORD", "ReaderTables", "record_stream"]
+
+# The column of records that are bytes.
+RECORD = "record"
+_ROWS = 4096
+_ALL = 1 << 62
+
+
+def record_stream(
+    view: RecordView, columns: tuple[str, ...] | None, num_threads: int, text: Text, nullable: bool
+) -> Any:
+    """A pyarrow RecordBatchReader over all records of a view, in order and in bounded memory.
+
+    Where no features were asked for, or `nullable` has to know how many values there are, the files without
+    an extended index are passed over once beforehand, so that all batches have one schema.
+    """
+    pa = optional("pyarrow")
+    view.prepare()
+    decoder = copy.copy(view.decoder)
+    schema = _full_schema(view, decoder, nullable)
+    sample = _as_batch(decoder.batch(BytesColumn.from_list([]), _nowhere, columns))
+    options = table_options(_names(sample), text=text, nullable=nullable)
+    if schema is not None:
+        single = {key for key, found in schema.items() if found.min_length == found.max_length == 1}
+        options = replace(options, single=frozenset(single))
+    arrow_schema = sample._to_arrow(options).schema
+    batches = _record_batches(view, decoder, columns, num_threads, options)
+    return pa.RecordBatchReader.from_batches(arrow_schema, batches)
+
+
+def _full_schema(view: RecordView, decoder: RecordDecoder, nullable: bool) -> Schema | None:
+    """The schema of all records, which also settles how `decoder` decodes; None where nothing needs it."""
+    if decoder.record_type == "bytes":
+        return None
+    is_sequence = decoder.record_type == "sequence_example"
+    plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
+    if not nullable and plan.columns is not None and (lists.columns is not None or not is_sequence):
+        return None
+    store = view.store
+    parts = [(path, first_records(store, number, _ALL)) for number, path in enumerate(store.paths)]
+    schema = merge_schemas(parts)
+    decoder.dense = (
+        dense_plan(schema) if plan.columns is None else plan,
+        dense_plan(schema.feature_lists) if is_sequence and lists.columns is None else lists,
+    )
+    return schema
+
+
+def _record_batches(
+    view: RecordView,
+    decoder: RecordDecoder,
+    columns: tuple[str, ...] | None,
+    num_threads: int,
+    options: TableOptions,
+) -> Iterator[Any]:
+    for rows in merge_rows(view.rows(), _ROWS):
+        for batch in decoder.batches(rows, columns, False, num_threads):
+            try:
+                yield _as_batch(batch)._to_arrow(options)
+            except DecodeError as error:  # of text; the rows are all there unless damage was skipped
+                raise (
+                    error.at(*rows.locate(error.record or 0)) if len(batch) == len(rows) else error
+                ) from None
+
+
+def _as_batch(batch: Any) -> ColumnBatch | SequenceBatch:
+    """Records of bytes as a batch of one column."""
+    return ColumnBatch({RECORD: batch}) if isinstance(batch, BytesColumn) else batch
+
+
+def _names(batch: ColumnBatch | SequenceBatch) -> list[str]:
+    return list(batch) if isinstance(batch, ColumnBatch) else [*batch.context, *batch.feature_lists]
+
+
+def _nowhere(row: int) -> tuple[str, int]:
+    raise IndexError(f"there is no row {row} in no rows")
+
+
+class ReaderTables(ABC):
+    """What a reader gives of all its records together."""
+
+    _view: RecordView
+
+    @abstractmethod
+    def _threads(self, num_threads: int | None) -> int:
+        """The number of threads that a call asks for, or the reader's own."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """What features there are."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The features that batches have: those asked for, else those of `schema`, sorted; of
+        SequenceExamples the context's, then those of the feature lists."""
+        if self._view.record_type == "bytes":
+            return ()
+        decoder = self._view.decoder
+        names = list(sorted(self.schema) if decoder.plan.names is None else decoder.plan.names)
+        if self._view.record_type == "sequence_example":
+            lists = decoder.sequence_plan.names
+            names += sorted(self.schema.feature_lists) if lists is None else lists
+        return tuple(names)
+
+    def to_arrow(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        text: Text = False,
+        nullable: bool = False,
+        num_threads: int | None = None,
+    ) -> Any:
+        """All records as a pyarrow Table, one row each, in order.
+
+        Args:
+            columns: names of the features wanted; None: all that the reader decodes.
+            text: True gives byte strings as strings, names those of these features.
+            nullable: a feature that has one value in every record that has it is a plain column, null where
+                a record lacks it (as `tfrecord convert` writes Parquet); other columns, too, are null there.
+
+        The types are those of `ColumnBatch.to_arrow`, and the same for all rows: without an extended index
+        and without features, the records are passed over once more to settle them. Byte strings are copied.
+        Records of bytes are one column ``record``. Where damage is skipped, rows are left out.
+
+        Raises:
+            FeatureKindError: a feature has different kinds. DecodeError: text that is not UTF-8.
+        """
+        return self._stream(columns, text, nullable, num_threads).read_all()
+
+    def to_pandas(
+        self, columns: Iterable[str] | None = None, *, text: Text = False, nullable: bool = False
+    ) -> Any:
+        """All records as a pandas DataFrame; arguments and errors as `to_arrow`.
+
+        With ``nullable`` numbers are of pandas' nullable types.
+        """
+        optional("pandas")
+        return pandas_of(self.to_arrow(columns, text=text, nullable=nullable), nullable)
+
+    def to_polars(
+        self, columns: Iterable[str] | None = None, *, text: Text = False, nullable: bool = False
+    ) -> Any:
+        """All records as a polars DataFrame; arguments and errors as `to_arrow`."""
+        return optional("polars").from_arrow(self.to_arrow(columns, text=text, nullable=nullable))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars, DuckDB and others: all records, as a stream in bounded memory."""
+        return self._stream(None, False, False, None).__arrow_c_stream__(requested_schema)
+
+    def _stream(self, columns: Iterable[str] | None, text: Text, nullable: bool, num_threads: Any) -> Any:
+        names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
+        return record_stream(self._view, names, threads, text, bool(nullable))

@@ -1,0 +1,68 @@
+"""`write`: one call for a whole file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from indexer.compression import Compression
+from indexer.outputs import Outputs, is_special
+from tfrecord._writing.encoder import RowFrames
+from tfrecord._writing.flat_columns import flatten_batch
+from tfrecord._writing.index import OldIndexes, WrittenIndex
+from tfrecord._writing.sink import local_path
+from tfrecord._writing.writer import Mode, TFRecordWriter, write_rows
+
+__all__ = ["write"]
+
+
+def write(
+    data_path: Any,
+    data: Any,
+    *,
+    present: Mapping[str, Any] | None = None,
+    mode: Mode = "w",
+    compression_type: Compression | None = None,
+    index: bool | None = None,
+    columns: Iterable[str] | None = None,
+) -> int:
+    """Write a whole file of records from columns, and return how many there are.
+
+    Args:
+        data_path: as for `TFRecordWriter`: a path, a URL, or a binary file.
+        data, present: what `TFRecordWriter.write_batch` takes: a dict of columns, a `ColumnBatch` or
+            `SequenceBatch`, a DataFrame of pandas or polars, Arrow data, or a reader.
+        mode, compression_type, index, columns: the options of `TFRecordWriter`.
+
+    A local file appears whole or not at all: until all of it is written, what was there before stays. With
+    ``mode="a"`` all records are appended, or none. Errors are those of `write_batch` and of `TFRecordWriter`.
+    """
+    rows = RowFrames(flatten_batch(data, present))
+    path = local_path(data_path)
+    if path is None or mode not in ("w", "x") or is_special(path):
+        with TFRecordWriter(
+            data_path, mode=mode, compression_type=compression_type, index=index, columns=columns
+        ) as writer:
+            write_rows(rows, [writer], 0, lambda writer: None)
+        return len(rows.lengths)
+    if mode == "x" and os.path.lexists(path):
+        raise FileExistsError(f"{path} is there already, and mode 'x' writes a new file only")
+    made, old = None, OldIndexes(path)
+    with Outputs() as outputs:
+        writer = TFRecordWriter(outputs.open(path), compression_type=compression_type)
+        if index or columns or (index is None and old.extended):
+            none = np.empty(0, np.uint64)
+            made = writer._index = WrittenIndex(old, writer._output.compression, none, columns)
+        with writer:
+            write_rows(rows, [writer], 0, lambda writer: None)
+            writer._index = None  # it is of the finished file, which is not in its place yet
+        if made is not None and index:
+            made.check()
+    if made is not None:
+        made.commit(writer.tell(), required=bool(index))
+    elif not index:
+        old.remove()
+    return len(rows.lengths)
