@@ -45,7 +45,7 @@ def build_index(
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
-) -> Any: ...
+) -> RecordIndex: ...  # of a folder or a glob, which are paths too, it is a list
 @overload
 def build_index(
     paths: Sequence[str | os.PathLike[str]],
