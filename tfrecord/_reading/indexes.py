@@ -37,7 +37,7 @@ _HOP_CHUNK = 64 << 20
 
 
 @overload
-def build_index(
+def build_index(  # type: ignore[overload-overlap]
     paths: str | os.PathLike[str],
     index_path: str | os.PathLike[str] | None = None,
     *,
@@ -45,7 +45,7 @@ def build_index(
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
-) -> RecordIndex: ...  # of a folder or a glob, which are paths too, it is a list
+) -> RecordIndex: ...  # of a folder or a glob it is a list
 @overload
 def build_index(
     paths: Sequence[str | os.PathLike[str]],
