@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from indexer.names import is_index_name
-from indexer.options import near_matches
+from indexer.options import listed, near_matches
 from indexer.outputs import STREAM
 from indexer.paths import expand_paths
 from indexer.progress import Report
@@ -105,6 +105,10 @@ def expand(paths: Iterable[str]) -> list[str]:
         try:
             found += expand_paths(path, usual_only=True)
         except (FileNotFoundError, ValueError) as error:
+            from tfrecord._cli.prepared import versions  # only here: every command imports this module
+
+            if below := versions(path):
+                raise click.UsageError(f"{path} holds data sets of TFDS; name one: {listed(below)}") from None
             raise click.UsageError(str(error)) from None
     if found.count(STREAM) > 1:
         raise click.UsageError("standard input can be read once only")

@@ -36,9 +36,11 @@ from tfrecord._cli.common import (
 )
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import value_text
+from tfrecord._cli.prepared import about, describe, versions
 from tfrecord._cli.terminal import safe, say
 from tfrecord._reading.payload_batches import Batch, batches, record_type_of
 from tfrecord.schema import check_metadata, merge_schemas
+from tfrecord.tfds.folder import is_prepared
 
 _SAMPLE = 1000
 _SAMPLE_BYTES = 4 << 20
@@ -86,6 +88,9 @@ def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
     Example:
       tfrecord info data/
     """
+    above = {path: below for path in paths if (below := versions(path))}
+    if above and len(above) == len(paths):
+        return _list_versions(above, as_json)
     files = expand(paths)
     with progress("info", len(files)) as advance:
         results = []
@@ -93,15 +98,28 @@ def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
             results.append(_look_at(path, compression))
             advance(1)
     sets = shard_sets(files)
+    prepared = describe(paths, {result.path: result.records for result in results})
     if as_json:
-        emit(_document(results, sets))
+        emit({**_document(results, sets), **({"tfds": prepared} if prepared else {})})
     else:
         _print(results, sets)
+        for line in (line for found in prepared for line in about(found)):
+            say(line)
         for path in paths:
-            if left_out := _left_out(path, files):
+            if not is_prepared(path) and (left_out := _left_out(path, files)):
                 them = f"{count_text(len(left_out), 'other file')} in {path}, {left_out[0]} …"
                 say(f"not looked at: {them} (name them, or give a glob)", err=True)
-    return 0 if _is_fine(results, sets) else 1
+    return 0 if _is_fine(results, sets) and not any(found["problem"] for found in prepared) else 1
+
+
+def _list_versions(above: dict[str, list[str]], as_json: bool) -> int:
+    """Folders above prepared data sets: which there are."""
+    if as_json:
+        emit({"ok": True, "tfds_versions": above})
+    for path, below in above.items():
+        for name in () if as_json else below:
+            say(os.path.join(path, name))
+    return 0
 
 
 def _left_out(path: str, files: list[str]) -> list[str]:

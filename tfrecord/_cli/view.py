@@ -8,6 +8,7 @@ import click
 
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
+from tfrecord._cli.prepared import about, describe
 from tfrecord._cli.terminal import say
 from tfrecord._cli.viewer.data import ViewData
 from tfrecord._cli.viewer.server import ViewServer
@@ -34,12 +35,14 @@ def view(paths: tuple[str, ...], port: int, no_browser: bool, compression: str |
     if STREAM in files:
         raise click.UsageError("standard input has no positions")
     with TFRecordReader(files, record_type="bytes", compression_type=compression) as reader:
-        data = ViewData(reader)
+        data = ViewData(reader, [line for found in describe(paths) for line in about(found)])
         with ViewServer(data, port) as server:
             if as_json:
                 emit({"url": server.url, "records": data.count})
             else:
                 say(server.url)
+                for line in data.about:
+                    say(line, err=True)
                 say(f"{count_text(data.count, 'record')}; Ctrl-C ends it", err=True)
             if not no_browser:
                 webbrowser.open(server.url)

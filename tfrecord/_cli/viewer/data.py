@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,14 @@ class NotFound(Exception):
 
 
 class ViewData:
-    """The records of a reader for the page. Safe to use from several threads."""
+    """The records of a reader for the page. Safe to use from several threads.
 
-    def __init__(self, reader: TFRecordReader) -> None:
+    ``about`` are lines that the page shows above its features.
+    """
+
+    def __init__(self, reader: TFRecordReader, about: Sequence[str] = ()) -> None:
         self.reader = reader
+        self.about = [safe(line) for line in about]
         self.count = len(reader)
         self._searches: OrderedDict[str, npt.NDArray[np.int64]] = OrderedDict()
         self._lock = threading.Lock()
@@ -57,6 +61,7 @@ class ViewData:
         return {
             "title": names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} …",
             "files": names[:1000],
+            "about": self.about,
             "num_files": len(names),
             "records": self.count,
             "index_columns": columns,

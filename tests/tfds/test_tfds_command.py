@@ -1,0 +1,99 @@
+"""What the commands say of prepared folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from prepared import TEXT, dict_of, image, node, sequence, tensor, write_folder
+
+pytest.importorskip("click")
+
+from tfrecord._cli.prepared import about, describe  # noqa: E402
+from tfrecord._cli.viewer.data import ViewData  # noqa: E402
+from tfrecord.cli import main  # noqa: E402
+from tfrecord.reader import TFRecordReader  # noqa: E402
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    label = node("ClassLabel", "classLabel", numClasses="2")
+    features = dict_of(
+        x=tensor("int64"), obs=dict_of(t=TEXT), boxes=sequence(dict_of(l=label)), i=image(-1, -1, 3)
+    )
+    record = {"x": (1, "int"), "obs/t": (b"a", "byte"), "boxes/l": ([1], "int"), "i": (b"", "byte")}
+    splits = {"train": [[record] * 3, [record]], "test": [[record]]}
+    return write_folder(tmp_path / "things" / "big" / "1.0.0", features, splits, configName="big")
+
+
+class Outcome(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    def call(*arguments: Any) -> Outcome:
+        code = main([str(argument) for argument in arguments])
+        return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+Run = Callable[..., Outcome]
+
+
+def test_info(run: Run, folder: Path) -> None:
+    done = run("info", folder)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[lines.index("TFDS things/big/1.0.0: train (4), test (1)") + 1 :] == [
+        "  boxes/l: Sequence[ClassLabel] int64, 2 classes",
+        "  i: Image uint8(?, ?, 3)",
+        "  obs/t: Text bytes",
+        "  x: Tensor int64",
+    ]
+    assert "not looked at" not in done.stderr
+    (found,) = json.loads(run("info", folder, "--json").stdout)["tfds"]
+    assert found["splits"][0] == {"name": "train", "examples": 4, "shards": 2} and found["problem"] is None
+    assert found["features"][1] == {
+        "name": "i",
+        "connector": "Image",
+        "dtype": "uint8",
+        "shape": [None, None, 3],
+    }
+
+
+def test_info_of_what_is_wrong(run: Run, folder: Path) -> None:
+    path = folder / "dataset_info.json"
+    text = path.read_text()
+    path.write_text(text.replace('"3"', '"5"'))
+    done = run("info", folder)
+    assert done.exit_code == 1 and "00000-of-00002 holds 3 records, not 5" in done.stdout
+    path.write_text(text)
+    (folder / "things-test.tfrecord-00000-of-00001").unlink()
+    done = run("info", folder)
+    assert done.exit_code == 1 and "of split 'test' is missing" in done.stdout
+    path.write_text("{")
+    done = run("info", folder)
+    assert done.exit_code == 1 and "not valid JSON" in done.stdout
+
+
+def test_a_parent(run: Run, folder: Path, tmp_path: Path) -> None:
+    done = run("info", tmp_path / "things")
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [str(folder)])
+    found = json.loads(run("info", tmp_path, "--json").stdout)
+    assert found == {"ok": True, "tfds_versions": {str(tmp_path): ["things/big/1.0.0"]}}
+    done = run("view", tmp_path, "--no-browser")
+    assert done.exit_code == 2 and "holds data sets of TFDS; name one: 'things/big/1.0.0'" in done.stderr
+
+
+def test_view(folder: Path) -> None:
+    lines = [line for found in describe([str(folder)]) for line in about(found)]
+    with TFRecordReader(str(folder / "things-train*"), record_type="bytes") as reader:
+        info = ViewData(reader, lines).info()
+    assert info["about"][0] == "TFDS things/big/1.0.0: train (4), test (1)" and len(info["about"]) == 5

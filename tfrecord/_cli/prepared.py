@@ -1,0 +1,90 @@
+"""What `info` and `view` say of folders that TFDS prepared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tfrecord.tfds.features import ClassLabel, Feature, FeaturesDict, Image, Sequence, Tensor, read_features
+from tfrecord.tfds.folder import TFDSError, is_prepared, prepared_below, read_info, shard_path
+
+__all__ = ["about", "describe", "versions"]
+
+
+def versions(path: str) -> list[str]:
+    """The prepared versions below a folder that is none itself and has no data; relative to it."""
+    return [] if is_prepared(path) or not os.path.isdir(path) else list(prepared_below(path))
+
+
+def describe(paths: Iterable[str], counts: Mapping[str, int | None] | None = None) -> list[dict[str, Any]]:
+    """What the metadata says of each path that is a prepared folder.
+
+    ``counts`` are the numbers of records in files; where they disagree, ``problem`` says so.
+    """
+    found = []
+    for path in paths:
+        if is_prepared(path):
+            try:
+                found.append(_described(path, counts or {}))
+            except (TFDSError, OSError) as error:
+                found.append({"folder": path, "problem": str(error)})
+    return found
+
+
+def _described(folder: str, counts: Mapping[str, int | None]) -> dict[str, Any]:
+    info = read_info(folder)
+    splits, problem = [], None
+    for split in info.splits.values():
+        lengths = split.shard_lengths
+        splits.append({"name": split.name, "examples": split.num_examples, "shards": len(lengths)})
+        for number, length in enumerate(lengths):
+            path = shard_path(info, split, number)
+            if length and not os.path.isfile(path):
+                problem = problem or f"{path} of split {split.name!r} is missing"
+            elif counts.get(path) not in (None, length):
+                problem = problem or f"{path} holds {counts[path]:,} records, not {length:,}"
+    return {
+        "folder": folder,
+        "name": info.name,
+        "config": info.config or None,
+        "version": info.version,
+        "splits": splits,
+        "features": list(_features(read_features(folder), "")),
+        "problem": problem,
+    }
+
+
+def _features(feature: Feature, name: str) -> Iterator[dict[str, Any]]:
+    """One entry a leaf; those in a sequence say so by ``[]`` in their connector."""
+    if isinstance(feature, FeaturesDict):
+        for key, below in feature.items():
+            yield from _features(below, f"{name}/{key}" if name else key)
+    elif isinstance(feature, Sequence):
+        for inner in _features(feature.feature, name):
+            yield {**inner, "connector": f"{feature.connector}[{inner['connector']}]"}
+    else:
+        entry: dict[str, Any] = {"name": name, "connector": feature.connector}
+        if isinstance(feature, Tensor | Image):
+            entry |= {"dtype": feature.dtype, "shape": list(feature.shape)}
+        if isinstance(feature, ClassLabel | Image) and feature.names:
+            entry["classes"] = len(feature.names)
+        yield entry
+
+
+def about(described: Mapping[str, Any]) -> list[str]:
+    """The same as lines of text."""
+    if "name" not in described:
+        return [f"wrong: {described['problem']}"]
+    title = "/".join(filter(None, (described["name"], described["config"], described["version"])))
+    splits = ", ".join(f"{split['name']} ({split['examples']:,})" for split in described["splits"])
+    lines = [f"TFDS {title}: {splits or 'no splits'}"]
+    for entry in described["features"]:
+        form = f" {entry['dtype']}{_shape(entry['shape'])}" if "dtype" in entry else ""
+        classes = f", {entry['classes']:,} classes" if "classes" in entry else ""
+        lines.append(f"  {entry['name']}: {entry['connector']}{form}{classes}")
+    return lines + ([f"wrong: {described['problem']}"] if described["problem"] else [])
+
+
+def _shape(sizes: list[int | None]) -> str:
+    return f"({', '.join('?' if size is None else str(size) for size in sizes)})" if sizes else ""
