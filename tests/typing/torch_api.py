@@ -27,6 +27,21 @@ def iterable() -> None:
     TFRecordDataset("a.tfrecord", None, {"x": "float"}, "many")  # type: ignore[arg-type]
 
 
+def operations() -> None:
+    dataset = TFRecordDataset("a.tfrecord", features={"x": "float"}, shuffle="block", split="drop")
+    assert_type(dataset.take(3).skip(1).repeat(), TFRecordDataset)
+    assert_type(dataset.filter(lambda record: True), TFRecordDataset)
+    assert_type(dataset.bucket_by_length("x", [1], [2, 3]), TFRecordDataset)
+    assert_type(MultiTFRecordDataset.from_datasets([dataset], [1.0]).take(3), MultiTFRecordDataset)
+    assert_type(dataset.num_skipped, int)
+    TFRecordDataset("a.tfrecord", verify=False, mmap=False)
+    TFRecordDataset("a.tfrecord", shuffel=True)  # type: ignore[call-arg]
+    TFRecordDataset("a.tfrecord", split="exat")  # type: ignore[arg-type]
+    TFRecordDataset("a.tfrecord", shuffle="blocks")  # type: ignore[arg-type]
+    TFRecordDataset("a.tfrecord", ragged="padded")  # type: ignore[arg-type]
+    TFRecordMapDataset("a.tfrecord", verfy=False)  # type: ignore[call-arg]
+
+
 def mapped() -> None:
     dataset = TFRecordMapDataset("a.tfrecord", None, {"x": "float"})
     assert_type(len(dataset), int)

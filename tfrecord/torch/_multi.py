@@ -28,7 +28,7 @@ from tfrecord.torch._options import (
     known_options,
     one_of,
 )
-from tfrecord.torch._producer import Finish, payload_batches
+from tfrecord.torch._producer import BothTransforms, Finish, payload_batches
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._ragged import RaggedOptions
 from tfrecord.torch._single import TFRecordDataset
@@ -221,7 +221,7 @@ class MultiTFRecordDataset(EpochDataset):
             )
         transform = own.transform or then.transform
         if own.transform is not None and then.transform is not None:
-            transform = _Both(own.transform, then.transform, own.drop_none)
+            transform = BothTransforms(own.transform, then.transform, own.drop_none)
         drop_none = then.drop_none or own.drop_none
         return replace(own, transform=transform, mark_padding=then.mark_padding, drop_none=drop_none)
 
@@ -385,17 +385,6 @@ class MultiTFRecordDataset(EpochDataset):
                 f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: "
                 "a mix goes on with the ranks it was begun with, among which its weights were kept"
             )
-
-
-class _Both:
-    """Two transforms, one after the other."""
-
-    def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any], drop_none: bool) -> None:
-        self.first, self.second, self.drop_none = first, second, drop_none
-
-    def __call__(self, item: Any) -> Any:
-        item = self.first(item)
-        return item if item is None and self.drop_none else self.second(item)
 
 
 def _as_dataset(given: Any, seed: int, options: dict[str, Any]) -> TFRecordDataset:

@@ -45,6 +45,7 @@ class ReaderOptions(TypedDict, total=False):
     verify: bool
     mmap: bool
     max_spool_bytes: int
+    num_threads: int
 
 
 @dataclass(frozen=True)

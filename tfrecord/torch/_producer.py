@@ -22,6 +22,7 @@ from tfrecord.torch._workers.packing import TensorDict
 __all__ = [
     "PADDING",
     "WINDOW",
+    "BothTransforms",
     "Finish",
     "finish_batch",
     "payload_batches",
@@ -74,6 +75,17 @@ class Finish:
         assert self.transform is not None
         item = call_with_place(self.transform, item, "transform", place)
         return DROPPED if item is None and self.drop_none else item
+
+
+class BothTransforms:
+    """Two transforms, one after the other."""
+
+    def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any], drop_none: bool) -> None:
+        self.first, self.second, self.drop_none = first, second, drop_none
+
+    def __call__(self, item: Any) -> Any:
+        item = self.first(item)
+        return item if item is None and self.drop_none else self.second(item)
 
 
 def _marked(item: Any, flag: Any) -> Any:
