@@ -66,6 +66,7 @@ class Outputs:
         self._temporary = ExitStack()
         self._folders: dict[str, str] = {}  # the folder of an output: the one in it where it is written
         self._moves: list[tuple[str, str]] = []
+        self._last = ""
 
     def __enter__(self) -> Outputs:
         return self
@@ -73,16 +74,23 @@ class Outputs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL and self._moves:
-            error.filename = self._moves[-1][1]
+        self._name(error)
         try:
             self._stack.close()
             if kind is None:
                 if not sys.stdout.closed:
                     sys.stdout.flush()
                 self._commit()
+        except OSError as failure:
+            self._name(failure)
+            raise
         finally:
             self._temporary.close()
+
+    def _name(self, error: BaseException | None) -> None:
+        """Where the disk is full, say for which output."""
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL and self._last:
+            error.filename = self._last
 
     def check(self, path: str) -> None:
         """Refuse a path that may not be written, before any work is done."""
@@ -103,6 +111,7 @@ class Outputs:
     def open(self, path: str) -> BinaryIO:
         """A binary file to write what becomes `path`; `-` is standard output."""
         self.check(path)
+        self._last = "standard output" if path == STREAM else path
         file: BinaryIO
         if path == STREAM:
             file = sys.stdout.buffer

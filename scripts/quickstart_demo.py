@@ -36,7 +36,7 @@ def main() -> None:
         started = time.perf_counter()
         index = tfrecord.build_index(path)
         took = time.perf_counter() - started
-        print(f"indexed {len(index):,} records, all verified, in {took * 1e3:.1f} ms -> {index.index_path}")
+        print(f"indexed {len(index):,} records, all verified, in {took * 1e3:.1f} ms")
 
         reader = tfrecord.TFRecordReader(path)
         record = reader[-1]

@@ -179,6 +179,65 @@ def test_disk_full_names_the_output(run: Run, make_file: MakeFile, tmp_path: Pat
     assert found.value.filename == str(tmp_path / "o") and not list(tmp_path.iterdir())
 
 
+FULL = """
+import resource, sys
+from tfrecord.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert", "FILE", "OUT/o.tfrecord"],
+        ["convert", "FILE", "OUT/o.jsonl"],
+        ["convert", "FILE", "OUT/o.tar"],
+        ["convert", "FILE", "OUT/o.npz"],
+        ["salvage", "FILE", "OUT/o"],
+        ["split", "FILE", "OUT/o", "--shards", "2"],
+        ["shuffle", "FILE", "OUT/o"],
+        ["index", "FILE"],
+    ],
+    ids=" ".join,
+)
+def test_full_disk_names_the_file(make_file: MakeFile, tmp_path: Path, words: list[str]) -> None:
+    path, folder = make_file(examples(400)), tmp_path / "out"
+    folder.mkdir()
+    words = [word.replace("FILE", str(path)).replace("OUT", str(folder)) for word in words]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    place = str(folder / "o") if words[0] != "index" else f"{path}.tfindex"
+    assert place in done.stdout + done.stderr and "too large" in done.stdout + done.stderr
+    assert done.returncode == (1 if words[0] == "index" else 2)
+    assert not list(folder.iterdir()) and "Errno" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["info"], ["info", "--json"], ["head", "--json"], ["stats"], ["verify"]])
+def test_full_standard_output(make_file: MakeFile, words: list[str]) -> None:
+    path = make_file(examples(5))
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "tfrecord.cli", *words, str(path)]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "tfrecord: standard output: No space left on device\n")
+
+
+def test_salvage_tells_losses_from_an_output_that_cannot_be_written(
+    run: Run, make_file: MakeFile, tmp_path: Path
+) -> None:
+    path = make_file([b"abc", b"def"])
+    data = bytearray(path.read_bytes())
+    data[13] ^= 1
+    path.write_bytes(data)
+    assert run("salvage", path, tmp_path / "o").code == 1
+    if os.path.exists("/dev/full"):
+        outcome = run("salvage", path, "/dev/full")
+        assert outcome.code == 2 and "/dev/full" in outcome.err and outcome.out == ""
+    assert run("salvage", path, tmp_path / "no" / "o").code == 2
+
+
 def test_no_progress_where_there_is_no_terminal(run: Run, make_file: MakeFile) -> None:
     assert run("verify", make_file(examples(100))).err == ""
 

@@ -158,9 +158,9 @@ def _os_text(error: OSError) -> str:
         return str(error)
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
-    try:
-        sys.stdout.flush()
-    except OSError:
+    try:  # what was buffered is gone after the first error: only more output tells whether it can be written
+        os.write(sys.stdout.fileno(), b"\n")
+    except (OSError, ValueError):
         _give_up_output()
         return f"standard output: {error.strerror}"
     return error.strerror

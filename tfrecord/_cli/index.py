@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from indexer.build import BuildResult, build_indexes, check_index, find_index
+from indexer.build import BuildResult, build_indexes, check_index, find_index, find_targets
 from indexer.errors import TFRecordError
 from indexer.names import is_index_name
 from indexer.outputs import STREAM
@@ -48,11 +48,14 @@ def index(
     check: bool,
     as_json: bool,
 ) -> int:
-    """Build the index beside each file, or refresh it; what is fresh stays. Folders are searched recursively.
+    """Build the index beside each file, or refresh it. Folders are searched recursively.
 
-    The whole file is checked on the way. With --columns the values of some features are kept in the index, so
-    that records can be chosen by them without reading the data; "len(NAME)" keeps how many values a feature
-    has. Without --columns the new index keeps what the old one kept.
+    A file is checked completely while its index is built. An index is fresh, and stays, where the size and
+    time of the file are those that it was built for; only --check and --force read the file then.
+
+    With --columns the values of some features are kept in the index, so that records can be chosen by them
+    without reading the data; "len(NAME)" keeps how many values a feature has. Without --columns the new index
+    keeps what the old one kept.
 
     \b
     Examples:
@@ -68,9 +71,10 @@ def index(
         raise click.UsageError(f"no such file or folder: {missing[0]}")
     if check:
         return _check(paths, as_json)
-    with progress("index", 0) as advance:
+    files = find_targets([path for path in paths if not is_index_name(path)] or list(paths), recursive=True)
+    with progress("index", len(files) if len(files) > 1 else 0) as advance:
         results = build_indexes(
-            [path for path in paths if not is_index_name(path)] or list(paths),
+            files,
             jobs=jobs,
             format=form,
             force=force,
@@ -93,7 +97,7 @@ def _line(result: BuildResult) -> str:
 
 
 def _words(path: str, error: Any) -> str:
-    text = str(error)
+    text = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else str(error)
     return text if path in text else f"{path}: {text}"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +20,7 @@ from indexer.streams import detect, open_stream
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import batches
 from tfrecord._repair.inflate import inflate
-from tfrecord._repair.mapped import forget, map_file
+from tfrecord._repair.mapped import forget, map_file, spooled
 from tfrecord._repair.reports import MOST_ENTRIES, Damage, FileReport
 from tfrecord._repair.resync import FrameFinder
 from tfrecord._repair.turns import Turns
@@ -86,6 +86,8 @@ class Checker:
         try:
             self._check(result, kind)
         except OSError as error:
+            if error.errno == errno.ENOSPC:  # of the disk for temporary files, not of this one
+                raise
             words = error.strerror or str(error)
             self._damaged(Damage(result.path, None, None, None, "unreadable", words), result)
         self._turns.done(self._places[id(result)])
@@ -190,7 +192,7 @@ class Checker:
 
     def _rest_of_stream(self, path: str, kind: str, result: FileReport, error: CorruptRecordError) -> None:
         """After a damaged length in a compressed file: decompress it to look for what follows."""
-        with open(path, "rb") as file, tempfile.TemporaryFile() as spool:
+        with open(path, "rb") as file, spooled() as spool:
             stream_damages = inflate(map_file(file), kind, spool, self._turns.check)
             data = map_file(spool)
             at = int(error.offset or 0)

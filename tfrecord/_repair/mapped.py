@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
@@ -41,6 +42,19 @@ def forget(data: memoryview, start: int, end: int) -> None:
 
 
 @contextmanager
+def spooled(folder: str | None = None) -> Iterator[IO[bytes]]:
+    """An unlinked temporary file in `folder`, or where the system keeps them. Where the disk is full, the
+    error names the folder."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            yield file
+        except OSError as error:
+            if error.errno == errno.ENOSPC and error.filename is None:
+                error.filename = folder or tempfile.gettempdir()
+            raise
+
+
+@contextmanager
 def opened(source: str, folder: str | None) -> Iterator[memoryview]:
     """The bytes of a path, a URL or standard input. What is not a file is first copied to an unlinked
     temporary file in `folder`."""
@@ -51,7 +65,7 @@ def opened(source: str, folder: str | None) -> Iterator[memoryview]:
         else:
             file = sys.stdin.buffer if source == STREAM else stack.enter_context(open(source, "rb"))
         if source == STREAM or is_url(source) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            spool = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+            spool = stack.enter_context(spooled(folder))
             shutil.copyfileobj(file, spool, _COPY)
             file = spool
         yield map_file(file)
@@ -70,7 +84,7 @@ def decompressed(
     if not kind or not len(data):
         yield data, "", []
         return
-    with tempfile.TemporaryFile(dir=folder) as spool:
+    with spooled(folder) as spool:
         damages = inflate(data, kind, spool)
         if compression == "auto" and damages and not spool.tell() and any(FrameFinder(data).frames(0)):
             yield data, "", []  # a plain file whose first bytes only look like a compressed one

@@ -213,15 +213,20 @@ class Output:
         size = len(data)
         if not size:
             return
-        written = self._file.write(data)
-        while written != size:
-            written = self._checked(written, size)
-            self._sent += written
-            size -= written
-            if not size:
-                return
-            data = memoryview(data)[written:]
+        try:
             written = self._file.write(data)
+            while written != size:
+                written = self._checked(written, size)
+                self._sent += written
+                size -= written
+                if not size:
+                    return
+                data = memoryview(data)[written:]
+                written = self._file.write(data)
+        except OSError as error:  # of a full disk, say, where Python does not tell the file
+            if error.filename is None and error.errno is not None:
+                error.filename = self.path
+            raise
         self._sent += size
 
     def _send_parts(self, parts: Iterable[Any]) -> None:
