@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 
 import click
 
-from indexer.build import build_index, sidecar_path
+from indexer.build import build_index
 from indexer.framing import frame_record
 from indexer.outputs import STREAM, Outputs, is_special
 from tfrecord._cli.common import (
@@ -34,7 +34,7 @@ from tfrecord._cli.conversion.formats import (
     output_format,
 )
 from tfrecord._cli.conversion.layout import build_message, exact_record
-from tfrecord._cli.terminal import complain, say
+from tfrecord._cli.terminal import say
 from tfrecord._reading.payload_batches import Batch, batch_of_frames, record_type_of
 from tfrecord.schema import SchemaCollector
 
@@ -197,12 +197,8 @@ def write_out(
             sizes = balanced(_count(source), shards or 1)
         with _bar(label, total) as advance:
             written = target.write(source, sizes, advance)
-    for name in target.names if form == "tfrecord" else ():
-        if with_index:
-            build_index(name, collector=SchemaCollector())
-        elif os.path.exists(sidecar_path(name)):
-            hint = f"rebuild it: tfrecord index {name}"
-            complain(f"{sidecar_path(name)} is the index of an earlier file; {hint}")
+    for name in target.names if with_index else ():
+        build_index(name, collector=SchemaCollector())
     if as_json:
         emit({"records": written, "outputs": target.names}, err=output == STREAM)
     elif output != STREAM:
