@@ -21,6 +21,7 @@ IMPORT_NAMES = {
     "tfrecord": "numpy",
     "numpy": "numpy",
     "tensorflow": "tensorflow",
+    "tensorflow_datasets": "tensorflow_datasets",
     "tfx_bsl": "tfx_bsl",
     "dali": "nvidia.dali",
     "array_record": "array_record",

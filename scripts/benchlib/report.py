@@ -16,6 +16,7 @@ NAMES = {
     "tfrecord": "this library",
     "numpy": "NumPy",
     "tensorflow": "TensorFlow",
+    "tensorflow_datasets": "tensorflow-datasets",
     "tfx_bsl": "tfx-bsl",
     "dali": "DALI (CPU)",
     "array_record": "array_record",

@@ -301,6 +301,18 @@ def torch_epoch(spec: Spec) -> Run:
     return _holding(folder, lambda: sum(len(batch[name]) for batch in loader))
 
 
+def tfds_examples(spec: Spec) -> Run:
+    """The examples of a prepared folder one by one, images not decoded."""
+    reader = tfrecord.tfds.open(spec["folder"], decode=False)
+    return lambda: sum(1 for _ in reader)
+
+
+def tfds_batches(spec: Spec) -> Run:
+    """The same as batches of columns."""
+    reader = tfrecord.tfds.open(spec["folder"], decode=False)
+    return lambda: sum(len(batch["label"]) for batch in reader.batches(spec["batch"]))  # type: ignore[index]
+
+
 TASKS: dict[str, Task] = {
     "index": index,
     "raw": raw,
@@ -317,4 +329,6 @@ TASKS: dict[str, Task] = {
     "write_columns": write_columns,
     "write_records": write_records,
     "torch_epoch": torch_epoch,
+    "tfds_examples": tfds_examples,
+    "tfds_batches": tfds_batches,
 }
