@@ -32,6 +32,7 @@ _TEXTS = {
     "truncated_record": "the file ends inside a record",
     "bad_length_crc": "the checksum of the length does not match",
     "bad_payload_crc": "the checksum of the payload does not match",
+    "record_too_long": "the record is longer than is allowed",
     "index_mismatch": "no record of the indexed length is here",
     "truncated_stream": "the compressed stream ends early",
     "bad_stream": "the compressed stream is damaged",
@@ -107,8 +108,8 @@ class CorruptRecordError(_PlacedError):
     """A record's frame is damaged.
 
     Attributes: ``path``, ``record`` (from 0 within the file), ``offset`` (where the frame starts), ``reason``
-    (``truncated_header``, ``truncated_record``, ``bad_length_crc``, ``bad_payload_crc`` or
-    ``index_mismatch``), ``detail`` and ``hint`` (what the file looks like, or what to do).
+    (``truncated_header``, ``truncated_record``, ``bad_length_crc``, ``bad_payload_crc``, ``record_too_long``
+    or ``index_mismatch``), ``detail`` and ``hint`` (what the file looks like, or what to do).
     """
 
 

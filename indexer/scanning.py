@@ -149,7 +149,12 @@ def _pass(
     )  # starting threads costs as much as checking a few megabytes
     forget = getattr(source, "forget", None)
     for chunk in iter_chunks(
-        source, compression_type=compression, verify=verify, chunk_size=window, num_threads=num_threads
+        source,
+        compression_type=compression,
+        verify=verify,
+        chunk_size=window,
+        num_threads=num_threads,
+        payloads=collector is not None,
     ):
         offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
         places.add(offsets, chunk.lengths)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import framing
 from .compression import (
     HEAD_SIZE,
@@ -20,7 +22,16 @@ from .compression import (
 )
 from .errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
 from .files import DataFile, is_url, open_data, path_name
-from .framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, UInt64Array, corrupt_error, scan
+from .framing import (
+    FRAME_OVERHEAD,
+    HEADER_SIZE,
+    VERIFY_ALL,
+    VERIFY_LENGTHS,
+    UInt64Array,
+    corrupt_error,
+    frame_header,
+    scan,
+)
 from .options import check_threads
 
 __all__ = [
@@ -28,6 +39,7 @@ __all__ = [
     "InputStream",
     "detect",
     "iter_chunks",
+    "most_record_bytes",
     "normalize_compression",
     "open_source",
     "open_stream",
@@ -66,6 +78,8 @@ def iter_chunks(
     on_damage: OnDamage | None = None,
     num_threads: int = 1,
     mmap: bool = True,
+    max_record_bytes: int | None = None,
+    payloads: bool = True,
 ) -> Iterator[Chunk]:
     """The frames of a path, URL, file object, `DataFile` or `InputStream`, in stored order, chunk by chunk.
 
@@ -73,8 +87,10 @@ def iter_chunks(
     file, record and offset. With ``on_damage`` it is given the error instead: a record whose payload is
     damaged is passed over; after a damaged length, a cut or a damaged stream the rest is given up. A chunk is
     about ``chunk_size`` bytes and at most ``max_records`` records; a longer record has one for itself, which
-    grows only as its bytes arrive. ``start``: (offset, record) of the frame to begin with; `ValueError` where
-    the data ends before it.
+    grows only as its bytes arrive, and to ``max_record_bytes`` at most (None: `most_record_bytes`; what is
+    mapped needs no limit). With ``payloads=False`` only places are wanted: the chunk of such a record has an
+    empty buffer, and nothing of it is kept. ``start``: (offset, record) of the frame to begin with;
+    `ValueError` where the data ends before it.
     """
     name, num_threads = normalize_compression(compression_type), check_threads(num_threads)
     if (max_records is not None and max_records < 1) or min(start) < 0:
@@ -86,6 +102,8 @@ def iter_chunks(
         source = open_stream(source, name)
     try:
         walk = _Walk(source, verify, chunk_size, max_records, on_damage, num_threads)
+        walk.payloads = payloads or verify >= VERIFY_ALL
+        walk.max_record_bytes = most_record_bytes() if max_record_bytes is None else max_record_bytes
         if isinstance(source, DataFile):
             if start[0] > source.size:
                 raise _beyond(source.path, start[0])
@@ -111,6 +129,24 @@ def open_source(
             return data
         data.close()
     return open_stream(source, compression)
+
+
+def most_record_bytes() -> int:
+    """How long a record may be that is read from a stream, where nothing else is said: 2 GiB, or a quarter of
+    the memory that this process may use."""
+    most = [2 << 30]
+    try:
+        most.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if soft != resource.RLIM_INFINITY:
+            most.append(soft // 4)
+        with open("/sys/fs/cgroup/memory.max", "rb") as file:
+            most.append(int(file.read()) // 4)
+    except (ImportError, OSError, ValueError):
+        pass  # unknown here, or without a limit
+    return min(most)
 
 
 def _skip(stream: InputStream, count: int) -> None:
@@ -145,6 +181,8 @@ class _Walk:
         self.on_damage = on_damage
         self.num_threads = num_threads
         self.record = 0
+        self.payloads = True
+        self.max_record_bytes = 0
 
     def damaged(self, error: TFRecordError) -> None:
         if self.on_damage is None:
@@ -191,10 +229,23 @@ class _Walk:
     def read(self, stream: Any, start: tuple[int, int]) -> Iterator[Chunk]:
         base, self.record = start
         rest: Any = b""
-        failure: CompressionError | TruncatedRecordError | None = None
+        failure: CompressionError | CorruptRecordError | None = None
         final = False
         while not final:
-            filled, final, failure = self._fill(stream, rest)
+            length = self._claimed(rest)
+            if length is not None and not self.payloads and length > self.chunk_size:
+                failure = self._pass_over(stream, FRAME_OVERHEAD + length - len(rest), base)
+                if failure is not None:
+                    break
+                empty = memoryview(b"")
+                yield Chunk(empty, np.array([0], np.uint64), np.array([length], np.uint64), base, self.record)
+                self.record += 1
+                base, rest = base + FRAME_OVERHEAD + length, b""
+                continue
+            filled, final, failure = self._fill(stream, rest, length)
+            if length is not None and length > self.max_record_bytes < len(filled) - FRAME_OVERHEAD:
+                failure = self._too_long(length, base)
+                break
             if failure is not None and failure.reason == "bad_stream":
                 self.verify = VERIFY_ALL  # what came out of it last may be damaged already
             buffer = memoryview(filled).toreadonly()
@@ -220,8 +271,33 @@ class _Walk:
         if failure is not None:
             self.damaged(failure.at(self.record, base))
 
+    def _claimed(self, rest: Any) -> int | None:
+        """The length of the record at the start of ``rest``, where its header is there and good."""
+        if len(rest) < HEADER_SIZE:
+            return None
+        length = int.from_bytes(rest[:8], "little")
+        return length if self.verify < VERIFY_LENGTHS or frame_header(length) == rest[:HEADER_SIZE] else None
+
+    def _pass_over(self, stream: Any, count: int, base: int) -> CompressionError | CorruptRecordError | None:
+        """Read so many bytes and forget them; what kept it from that."""
+        try:
+            while count > 0:
+                piece = stream.read_some(min(count, _CHUNK_SIZE))
+                if not piece:
+                    return self.corrupt("truncated_record", base, b"")
+                count -= len(piece)
+        except (CompressionError, TruncatedRecordError) as error:
+            return error
+        return None
+
+    def _too_long(self, length: int, base: int) -> CorruptRecordError:
+        detail = f"{length} bytes, max_record_bytes is {self.max_record_bytes}"
+        return corrupt_error(
+            "record_too_long", path=self.source.path, record=self.record, offset=base, detail=detail
+        )
+
     def _fill(
-        self, stream: Any, rest: Any
+        self, stream: Any, rest: Any, length: int | None
     ) -> tuple[bytearray, bool, CompressionError | TruncatedRecordError | None]:
         """A fresh buffer of what was left and at least what its first frame needs; (buffer, at end, failure).
 
@@ -230,8 +306,8 @@ class _Walk:
         """
         filled = bytearray(rest)
         need = len(filled) + 1 if self.max_records is not None else max(len(filled) + 1, self.chunk_size // 4)
-        if len(filled) >= HEADER_SIZE:
-            need = max(need, FRAME_OVERHEAD + int.from_bytes(filled[:8], "little"))
+        if length is not None:
+            need = max(need, FRAME_OVERHEAD + min(length, self.max_record_bytes + 1))
         try:
             while len(filled) < need:
                 wanted = max(self.chunk_size - len(filled), min(need - len(filled), _CHUNK_SIZE))

@@ -78,6 +78,9 @@ class TFRecordReader(ReaderTables):
         max_skips: so many damaged records are let pass.
         mmap: map local files; False reads with pread, for file systems where a mapped file may shrink.
         max_spool_bytes: how much temporary space random access to compressed files may take.
+        max_record_bytes: how long a record may be that is read into memory from a stream (a compressed file,
+            a pipe, a URL): a small compressed file may hold a huge one. None: 2 GiB, or a quarter of the
+            memory that the process may use.
         num_threads: threads that decode, of one pool per process. They share batches of 1 MB or more;
             `batches` also gives them whole batches in turn. The results are the same.
 
@@ -104,12 +107,17 @@ class TFRecordReader(ReaderTables):
         max_skips: int | None = None,
         mmap: bool = True,
         max_spool_bytes: int = 4 << 30,
+        max_record_bytes: int | None = None,
         num_threads: int = 1,
     ) -> None:
         self._call = call_text(type(self).__name__, TFRecordReader.__init__, locals())
         policy = DamagePolicy(on_error, max_skips)
         options = ReadOptions(
-            normalize_compression(compression_type), bool(verify), bool(mmap), int(max_spool_bytes)
+            normalize_compression(compression_type),
+            bool(verify),
+            bool(mmap),
+            int(max_spool_bytes),
+            None if max_record_bytes is None else check_count(max_record_bytes, "max_record_bytes"),
         )
         decoder = RecordDecoder(features, sequence_features, record_type, policy)
         decoder.num_threads = check_threads(num_threads)

@@ -18,7 +18,7 @@ from indexer.errors import (
     StaleIndexError,
     TFRecordError,
 )
-from indexer.files import is_url, open_data
+from indexer.files import DataFile, is_url, open_data
 from indexer.formats import load_index
 from indexer.framing import HEAD_SIZE, VERIFY_LENGTHS
 from indexer.index import RecordIndex
@@ -34,6 +34,7 @@ from tfrecord.schema import SchemaCollector, check_metadata
 __all__ = ["build_index", "build_indexes", "hop", "load_indexes", "stored_compression"]
 
 _HOP_CHUNK = 64 << 20
+_STREAM_CHUNK = 1 << 20
 
 
 @overload
@@ -277,8 +278,9 @@ def hop(
         source,
         compression_type=compression,
         verify=min(options.level, VERIFY_LENGTHS),
-        chunk_size=_HOP_CHUNK,
+        chunk_size=_HOP_CHUNK if isinstance(source, DataFile) else _STREAM_CHUNK,
         on_damage=stopped.append,
+        payloads=False,
         mmap=options.mmap,
     ):
         offsets.append(chunk.offsets + np.uint64(chunk.base_offset))

@@ -38,6 +38,7 @@ class ReadOptions:
     verify: bool = True
     mmap: bool = True
     max_spool_bytes: int = 4 << 30
+    max_record_bytes: int | None = None
 
     @property
     def level(self) -> int:
@@ -123,6 +124,7 @@ def _stream(
         start=seek,
         on_damage=policy.handle if policy.skips else None,
         mmap=options.mmap,
+        max_record_bytes=options.max_record_bytes,
     )
     for chunk in chunks:
         if everything:

@@ -117,7 +117,9 @@ class Output:
                     f"{path}: a zlib file cannot be appended to: one file is one zlib stream; use GZIP"
                 )
         if found:
-            chunks = streams.iter_chunks(path, compression_type=found, verify=framing.VERIFY_LENGTHS)
+            chunks = streams.iter_chunks(
+                path, compression_type=found, verify=framing.VERIFY_LENGTHS, payloads=False
+            )
             self.lengths = np.concatenate([self.lengths, *(chunk.lengths for chunk in chunks)])
             self.size = int(self.lengths.sum()) + framing.FRAME_OVERHEAD * len(self.lengths)
             return _padding_start(path)

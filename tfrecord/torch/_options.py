@@ -45,6 +45,7 @@ class ReaderOptions(TypedDict, total=False):
     verify: bool
     mmap: bool
     max_spool_bytes: int
+    max_record_bytes: int | None
     num_threads: int
 
 

@@ -88,8 +88,8 @@ class TFRecordDataset(EpochDataset):
         shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a
             queue holds positions only.)
         drop_none: leave out what the transform returns None for.
-        **reader_options: `record_type`, `verify`, `mmap`, `max_spool_bytes`, `num_threads` of
-            `TFRecordReader`.
+        **reader_options: `record_type`, `verify`, `mmap`, `max_spool_bytes`, `max_record_bytes`,
+            `num_threads` of `TFRecordReader`.
 
     Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and opens the
     files again where it is read. Raises ValueError or TypeError for options that are not as said,

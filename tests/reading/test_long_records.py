@@ -1,0 +1,116 @@
+"""A small compressed file may claim, and hold, a huge record: it costs no more memory than is allowed."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from indexer.errors import CorruptRecordError, TruncatedRecordError
+from indexer.framing import frame_header, frame_record
+from indexer.scanning import scan_index
+from tfrecord._reading.spool import SpoolFullError
+from tfrecord.reader import TFRecordReader
+from tfrecord.writer import TFRecordWriter
+
+HUGE = 300 << 20
+
+
+@pytest.fixture(params=["gzip", "zlib"])
+def bomb(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Two good records, one of 300 MB of zeros, one more; its payload checksum is never looked at."""
+    path = tmp_path / "bomb"
+    packer = zlib.compressobj(9, wbits=31 if request.param == "gzip" else 15)
+    with path.open("wb") as file:
+        file.write(packer.compress(frame_record(b"one") + frame_record(b"two") + frame_header(HUGE)))
+        for _ in range(HUGE >> 20):
+            file.write(packer.compress(bytes(1 << 20)))
+        file.write(packer.compress(bytes(4) + frame_record(b"four")) + packer.flush())
+    assert path.stat().st_size < 1 << 20
+    return path
+
+
+def test_lengths_are_found_in_little_memory(bomb: Path) -> None:
+    code = """
+import resource, sys
+from tfrecord.reader import TFRecordReader
+from indexer.scanning import scan_index
+import numpy
+resource.setrlimit(resource.RLIMIT_DATA, (150 << 20, 150 << 20))
+reader = TFRecordReader(sys.argv[1], max_spool_bytes=1 << 20, record_type="bytes")
+assert len(reader) == 4
+assert scan_index(sys.argv[1]).lengths.tolist() == [3, 3, 300 << 20, 4]
+records = iter(TFRecordReader(sys.argv[1], max_record_bytes=1 << 20, record_type="bytes"))
+assert [next(records), next(records)] == [b"one", b"two"]
+try:
+    next(records)
+except Exception as error:
+    print(type(error).__name__, error.record, error.offset, error.reason)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(bomb)], capture_output=True, text=True)
+    assert done.stdout == "CorruptRecordError 2 38 record_too_long\n", done.stderr
+
+
+def test_a_record_beyond_the_limit(bomb: Path) -> None:
+    reader = TFRecordReader(bomb, max_record_bytes=1000, record_type="bytes", max_spool_bytes=1 << 20)
+    found = []
+    with pytest.raises(CorruptRecordError, match="max_record_bytes is 1000") as caught:
+        for record in reader:
+            found.append(record)
+    assert found == [b"one", b"two"]
+    assert (caught.value.path, caught.value.record, caught.value.offset) == (str(bomb), 2, 38)
+    with pytest.raises(SpoolFullError):
+        reader[0]
+    skipping = TFRecordReader(bomb, max_record_bytes=1000, record_type="bytes", on_error="skip")
+    assert [bytes(record) for record in iter(skipping)] == [b"one", b"two"] and skipping.num_skipped == 1
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_the_limit_is_exact(more: int, tmp_path: Path) -> None:
+    limit = 3 << 20
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(frame_record(bytes(limit + more)) + frame_record(b"y")))
+    reader = TFRecordReader(path, max_record_bytes=limit, record_type="bytes")
+    records = (len(record) for record in iter(reader))
+    if more > 0:
+        with pytest.raises(CorruptRecordError, match="record_too_long"):
+            next(records)
+    else:
+        assert [next(records), next(records)] == [limit + more, 1]
+
+
+def test_a_claim_without_the_bytes_is_a_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(frame_record(b"x") + frame_header(1 << 60) + b"few"))
+    for way in (lambda: list(TFRecordReader(path, record_type="bytes")), lambda: scan_index(path)):
+        with pytest.raises(TruncatedRecordError) as caught:
+            way()
+        assert (caught.value.record, caught.value.offset) == (1, 17)
+
+
+def test_a_length_with_a_wrong_checksum_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    header = bytearray(frame_header(1 << 40))
+    header[9] ^= 1
+    path.write_bytes(gzip.compress(frame_record(b"x") + bytes(header) + bytes(100 << 20)))
+    with pytest.raises(CorruptRecordError, match="bad_length_crc"):
+        list(TFRecordReader(path, record_type="bytes"))
+
+
+def test_appending_behind_a_long_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(frame_record(bytes(5 << 20))))
+    with TFRecordWriter(path, mode="a", compression_type="GZIP") as writer:
+        writer.write_bytes(b"x")
+    assert [len(record) for record in TFRecordReader(path, record_type="bytes")] == [5 << 20, 1]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "1"])
+def test_limits_that_are_none(value: object, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(ValueError, match="max_record_bytes"):
+        TFRecordReader(tmp_path / "a", max_record_bytes=value)  # type: ignore[arg-type]
