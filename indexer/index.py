@@ -160,7 +160,7 @@ class RecordIndex:
         raise AttributeError(f"a RecordIndex cannot be changed: {name}")
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return len(self._offsets)
 
     def __repr__(self) -> str:
         return f"RecordIndex({len(self)} records of {self.path!r}, {self.format}, {self.stream_size} bytes)"
