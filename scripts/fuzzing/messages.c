@@ -116,8 +116,8 @@ static void release(decode_chunk *chunk) {
     chunk_free(chunk);
 }
 
-/* A number that says what was found: of the same columns, the same one. */
-static uint64_t digest_of(const decode_chunk *chunk) {
+/* A number that says what was found: of the same columns, the same one. `records` are all those of the batch. */
+static uint64_t digest_of(const decode_chunk *chunk, const scan_record *records) {
     uint64_t digest = 7;
     for (int t = 0; t < chunk->num_tables; t++) {
         for (uint32_t i = 0; i < chunk->tables[t].num_columns; i++) {
@@ -130,7 +130,7 @@ static uint64_t digest_of(const decode_chunk *chunk) {
             if (out->sink.floats) digest = scan_hash((const uint8_t *)out->sink.floats, 4 * values, digest);
             if (out->sink.ints) digest = scan_hash((const uint8_t *)out->sink.ints, 8 * values, digest);
             for (size_t k = 0; out->sink.offsets && k < values; k++) {
-                const scan_record *record = &chunk->records[out->buffers[k]];
+                const scan_record *record = &records[out->buffers[k]];
                 REQUIRE(out->sink.offsets[k] >= 0 && out->sink.lengths[k] >= 0);
                 REQUIRE(out->sink.offsets[k] + out->sink.lengths[k] <= record->length);
                 digest = scan_hash(record->data + out->sink.offsets[k], (size_t)out->sink.lengths[k], digest);
@@ -144,7 +144,9 @@ static uint64_t digest_of(const decode_chunk *chunk) {
 static int decode(const request *columns, uint32_t count, scan_record *records, int64_t rows, int level, uint8_t *bad,
                   int64_t *good, uint64_t *digest) {
     decode_chunk chunk = {0};
+    scan_record all[MOST_ROWS]; /* the chunk moves its own where bad ones are left out */
     int planned = 0, status;
+    memcpy(all, records, (size_t)rows * sizeof *all);
     chunk.num_tables = 1;
     chunk.records = records;
     chunk.count = rows;
@@ -173,7 +175,7 @@ static int decode(const request *columns, uint32_t count, scan_record *records, 
     status = chunk.fault.status;
     REQUIRE(status != WIRE_CHANGED && status != WIRE_NO_MEMORY);
     *good = chunk.count;
-    if (!status) *digest = digest_of(&chunk);
+    if (!status) *digest = digest_of(&chunk, all);
     release(&chunk);
     return status;
 }
