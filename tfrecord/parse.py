@@ -13,6 +13,17 @@ from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, T
 from indexer.options import check_threads
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.build import finish_column, finish_value
+from tfrecord._kernels.codes import (
+    BYTES,
+    KIND_CONFLICT,
+    KIND_MISMATCH,
+    KIND_NAMES,
+    KINDS,
+    MISSING,
+    REASONS,
+    UNKNOWN,
+    WRONG_COUNT,
+)
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import Column, FeaturePlan, compile_features
 
@@ -28,22 +39,7 @@ __all__ = [
 ]
 
 _ANY = Column("", None)
-_KINDS = {"bytes": 1, "float": 2, "int64": 3}
-_KIND_NAMES = ("unknown", "bytes", "float", "int64")
 _NATIVE = {"bytes": None, "float": "float32", "int64": "int64"}
-_REASONS = {
-    1: "the message is cut short (a length or value runs past its end)",
-    2: "bad field tag",
-    3: "bad wire type",
-    4: "a group that does not end, or ends without a start",
-    5: "groups are nested too deep",
-    6: "a varint of more than ten bytes",
-    7: "a length of more than 2**31 - 1",
-    8: "a key is not valid UTF-8",
-    9: "packed floats whose length is no multiple of four",
-    10: "too many different features for one batch",
-    11: "its bytes changed while they were read",
-}
 
 
 def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1) -> ColumnBatch:
@@ -128,7 +124,7 @@ def record_kind(payload: Any) -> str:
 def bad_messages(payloads: BytesColumn) -> list[tuple[int, str]]:
     """Row and reason of each payload that is not a valid message, looked at completely."""
     statuses = kernel.check_records(payloads.buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids)
-    return [(int(row), _REASONS[int(statuses[row])]) for row in np.flatnonzero(statuses)]
+    return [(int(row), REASONS[int(statuses[row])]) for row in np.flatnonzero(statuses)]
 
 
 def decode_batch(
@@ -250,10 +246,12 @@ def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | 
     Defaults of other dtypes and of bytes are put in here, from a ragged column; the kernel is told (``b""``)
     that there is one.
     """
-    kind = _KINDS.get(column.kind or "", 0)
+    kind = KINDS.get(column.kind or "", UNKNOWN)
     if column.shape is None:
         return column.key, kind, None, None
-    if column.default is not None and (column.raw or column.dtype != _NATIVE[str(column.kind)] or kind == 1):
+    if column.default is not None and (
+        column.raw or column.dtype != _NATIVE[str(column.kind)] or kind == BYTES
+    ):
         return column.key, kind, None, b""
     return column.key, kind, () if column.raw else column.shape, column.default
 
@@ -261,21 +259,21 @@ def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | 
 def _error(failure: tuple[int, int, str | None, int, int]) -> TFRecordError:
     """The one place where a kernel's status becomes an exception."""
     status, row, key, first, second = failure
-    if status == 20:
-        reason = f"is of kind {_KIND_NAMES[second]}, not {_KIND_NAMES[first]}"
-        if _KIND_NAMES[second] == "bytes":
+    if status == KIND_MISMATCH:
+        reason = f"is of kind {KIND_NAMES[second]}, not {KIND_NAMES[first]}"
+        if second == BYTES:
             reason += "; raw=True in its spec reads the bytes as an array"
         return FeatureKindError(reason, key=key, record=row)
-    if status == 23:
-        reason = f"is of kind {_KIND_NAMES[second]}, but of kind {_KIND_NAMES[first]} before"
+    if status == KIND_CONFLICT:
+        reason = f"is of kind {KIND_NAMES[second]}, but of kind {KIND_NAMES[first]} before"
         return FeatureKindError(reason, key=key, record=row)
-    if status == 21:
+    if status == MISSING:
         return MissingFeatureError(
             "is empty and has no default" if first else "is missing and has no default", key=key, record=row
         )
-    if status == 22:
+    if status == WRONG_COUNT:
         return DecodeError(f"has {second} values, not {first}", key=key, record=row)
-    return DecodeError(_REASONS[status], key=key, record=row)
+    return DecodeError(REASONS[status], key=key, record=row)
 
 
 def _first_error(
@@ -360,7 +358,7 @@ def _decode(
     count = len(buffers if payloads.offsets is None else payloads.offsets)
     if bad is not None and left_out:
         count -= len(left_out)
-        bad += [DecodeError(_REASONS[status], record=row) for row, status in left_out]
+        bad += [DecodeError(REASONS[status], record=row) for row, status in left_out]
     columns: dict[str, Any] = {}
     present, parts = found
     for column, (key, kind, splits, values) in zip(plan.columns or repeat(_ANY), parts, strict=False):

@@ -12,12 +12,12 @@ import numpy as np
 from indexer.errors import FeatureKindError, IndexFileError
 from indexer.index import RecordIndex
 from tfrecord._columns.kept import KeptColumns
+from tfrecord._kernels.codes import KINDS
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
 
 __all__ = ["FeatureSchema", "Schema", "SchemaCollector", "check_metadata", "dense_plan", "merge_schemas"]
 
-_KINDS = ("bytes", "float", "int64")
 _RECORDS_AT_ONCE = 1024
 # A file with more different keys has no schema that would say anything.
 _MOST_KEYS = 65_536
@@ -254,9 +254,9 @@ def _feature(
     key: str, entry: list[int], place: int, records: int, origins: Mapping[tuple[int, str, int], str]
 ) -> FeatureSchema:
     bits, present, least, most, least_step, most_step = entry
-    kinds = [name for number, name in enumerate(_KINDS, 1) if bits & 1 << number]
+    kinds = [name for name, number in KINDS.items() if bits & 1 << number]
     if len(kinds) > 1:
-        where = ", ".join(f"{name} in {origins[place, key, _KINDS.index(name) + 1]}" for name in kinds)
+        where = ", ".join(f"{name} in {origins[place, key, KINDS[name]]}" for name in kinds)
         raise FeatureKindError(f"is of different kinds: {where}", key=key)
     kind = kinds[0] if kinds else "unknown"
     sizes = (0, 0) if most < 0 else (least, most)

@@ -73,7 +73,7 @@ static void fill_column(column_t *c, held *owner, input *in, uint64_t rows, int 
     c->num_values = next(in) % 32;
     if (mode & 16) c->splits = (int64_t *)hold(owner, splits(in, c->num_spans + 1));
     else c->width = c->num_spans ? c->num_values / c->num_spans : 0;
-    if (c->kind == KIND_INT) c->ints = (int64_t *)hold(owner, numbers(in, c->num_values));
+    if (c->kind == KIND_INT64) c->ints = (int64_t *)hold(owner, numbers(in, c->num_values));
     if (c->kind == KIND_FLOAT) {
         float *floats = (float *)hold(owner, malloc(c->num_values ? 4 * c->num_values : 1));
         REQUIRE(floats);

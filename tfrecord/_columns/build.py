@@ -9,6 +9,7 @@ import numpy as np
 
 from indexer.errors import DecodeError, MissingFeatureError
 from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord._kernels.codes import BYTES, UNKNOWN
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import Column, check_cast
 
@@ -22,9 +23,9 @@ def finish_column(
     the
     rows are steps."""
     data: Any = values
-    if kind == 0:  # any kind would have done, and no record had one
+    if kind == UNKNOWN:  # any kind would have done, and no record had one
         data = np.empty(0, object)
-    elif kind == 1:
+    elif kind == BYTES:
         data = BytesColumn._trusted(buffers, *values)
     if column.shape is None:
         if column.dtype is not None and data.dtype != column.dtype:

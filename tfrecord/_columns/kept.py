@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
 from indexer.options import near_matches
+from tfrecord._kernels.codes import BYTES
 from tfrecord._kernels.engine import decode_kernel as kernel
 
 __all__ = ["KeptColumns", "counted"]
@@ -94,7 +95,7 @@ class KeptColumns:
         if not present.any():
             self._parts[name].append((None, present))
             return
-        if kind == 1:
+        if kind == BYTES:
             values = self._byte_strings(name, buffer, np.flatnonzero(present), *values[:2])
         for earlier, _ in self._parts[name]:
             if earlier is not None and earlier.dtype.kind != values.dtype.kind:

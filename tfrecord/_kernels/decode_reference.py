@@ -11,11 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tfrecord._kernels.wire_reference import BYTES, FLOAT, INT64, UNKNOWN, WireError, fields, parse_message
+from tfrecord._kernels.codes import (
+    BYTES,
+    FLOAT,
+    INT64,
+    KIND_CONFLICT,
+    KIND_MISMATCH,
+    MISSING,
+    UNKNOWN,
+    WRONG_COUNT,
+)
+from tfrecord._kernels.wire_reference import WireError, fields, parse_message
 
 __all__ = ["Decoder", "check_records", "gather", "lengths_of", "record_kind", "survey"]
-
-KIND_MISMATCH, MISSING, WRONG_COUNT, KIND_CONFLICT = 20, 21, 22, 23
 
 _DTYPES: dict[int, Any] = {FLOAT: np.dtype("<f4"), INT64: np.dtype(np.int64)}
 

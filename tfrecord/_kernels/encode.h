@@ -6,8 +6,8 @@
 #define TFRECORD_ENCODE_H
 
 #include "../../indexer/_kernel/framing.h"
+#include "codes.h"
 
-enum { KIND_BYTES = 1, KIND_FLOAT = 2, KIND_INT = 3 }; /* the field numbers of tf.train.Feature */
 enum { ROWS_OK = 0, ROWS_BAD_SPAN = 1, ROWS_BAD_BYTES = 2, ROWS_TOO_LARGE = 3, ROWS_CHANGED = 4 };
 enum { TAG_1 = 0x0a, TAG_2 = 0x12 };
 
@@ -181,7 +181,7 @@ static inline int take_bytes(const column_t *c, uint64_t i, const uint8_t **data
 /* Bytes of the list message of values from..to. */
 static inline int list_size(const column_t *c, uint64_t from, uint64_t to, uint64_t limit, uint64_t *size) {
     if (to - from > limit) return ROWS_TOO_LARGE;
-    if (c->kind == KIND_INT) {
+    if (c->kind == KIND_INT64) {
         *size = packed_size(ints_size(c->ints + from, to - from));
     } else if (c->kind == KIND_FLOAT) {
         *size = packed_size(4 * (to - from));
@@ -229,7 +229,7 @@ static inline int put_feature(uint8_t **at, const uint8_t *end, uint8_t tag, con
         }
     } else if (to > from) {
         uint64_t packed = c->kind == KIND_FLOAT ? 4 * (to - from) : 0;
-        if (c->kind == KIND_INT) { /* the length of the run follows from the size of the field around it */
+        if (c->kind == KIND_INT64) { /* the length of the run follows from the size of the field around it */
             unsigned n = 1;
             while (varint_size(size - 1 - n) != n) n++;
             packed = size - 1 - n;

@@ -34,7 +34,7 @@ cdef extern from "Python.h":
     PyObject *PySequence_Fast_GET_ITEM(object, Py_ssize_t)  # borrowed
 
 cdef extern from "encode.h" nogil:
-    enum: FRAME_HEADER, FRAME_OVERHEAD, KIND_BYTES, KIND_FLOAT, KIND_INT, TAG_1, TAG_2
+    enum: FRAME_HEADER, FRAME_OVERHEAD, KIND_BYTES, KIND_FLOAT, KIND_INT64, TAG_1, TAG_2
     enum: ROWS_OK, ROWS_BAD_SPAN, ROWS_BAD_BYTES, ROWS_TOO_LARGE, ROWS_CHANGED
     ctypedef uint32_t (*frames_extend_fn)(uint32_t, const uint8_t *, size_t) noexcept nogil
     ctypedef struct frames_path:
@@ -294,7 +294,7 @@ cdef class RecordEncoder:
             return self.put_strings(out, key, name, name_size, value, many, limit)
         if type(value) is self.array:
             return self.put_array(out, key, name, name_size, value, kind, limit)
-        if kind == KIND_INT:
+        if kind == KIND_INT64:
             return self.put_python_ints(out, key, name, name_size, value, many, limit)
         return self.put_python_floats(out, key, name, name_size, value, many, limit)
 
@@ -338,7 +338,7 @@ cdef class RecordEncoder:
             for i in range(count):
                 if not self.int_of(item_of(value, i) if many else value, numbers + i):
                     return 0
-            self.put_numbers(out, key, name, name_size, KIND_INT, numbers, count, limit)
+            self.put_numbers(out, key, name, name_size, KIND_INT64, numbers, count, limit)
         finally:
             if numbers != few:
                 PyMem_Free(numbers)
@@ -509,7 +509,7 @@ cdef class RowEncoder:
             self.take_buffers(c, buffers)
         else:
             c.num_values = len(values)
-            if kind == KIND_INT:
+            if kind == KIND_INT64:
                 c.ints = <const int64_t *>array_of(self, values, 8, c.num_values)
             elif kind == KIND_FLOAT:
                 c.floats = <const float *>array_of(self, values, 4, c.num_values)

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.framing import frame_record
-
-_BYTES, _FLOAT = 1, 2
+from tfrecord._kernels.codes import BYTES, FLOAT
 
 
 def _varint(value: int) -> bytes:
@@ -41,11 +40,11 @@ def _feature(values: Any, kind: int) -> bytes:
     """One Feature message; an empty list keeps its kind, and kind 0 is a Feature without one."""
     if not kind:
         return b""
-    if kind == _BYTES:
+    if kind == BYTES:
         content = b"".join(_field(1, bytes(value)) for value in values)
     elif not len(values):
         content = b""
-    elif kind == _FLOAT:
+    elif kind == FLOAT:
         content = _field(1, values.astype("<f4").tobytes())
     else:
         content = _field(1, b"".join(_varint(value & 0xFFFFFFFFFFFFFFFF) for value in values.tolist()))
@@ -111,7 +110,7 @@ class RecordEncoder:
 
     def _one(self, key: Any, value: Any, kind: int, step: int | None, limit: int) -> bytes:
         values = self._to_values(key, value, kind, step) if kind else []
-        size = sum(map(len, values)) if kind == _BYTES else len(values)
+        size = sum(map(len, values)) if kind == BYTES else len(values)
         if size > limit:  # before anything of that size is built
             self._too_large(key, size)
         return _feature(values, kind)
@@ -179,13 +178,13 @@ def _least_size(column: Any, row: int) -> int:
         start, stop = _bounds(column, row, row + 1)
     else:
         start, stop = _bounds(column, int(column.steps[row]), int(column.steps[row + 1]))
-    return stop - start if column.kind != _BYTES else int(column.lengths[start:stop].sum())
+    return stop - start if column.kind != BYTES else int(column.lengths[start:stop].sum())
 
 
 def _span(column: Any, i: int) -> Any:
     """The values of one row or step."""
     start, stop = _bounds(column, i, i + 1)
-    if column.kind != _BYTES:
+    if column.kind != BYTES:
         return column.values[start:stop]
     found = []
     for value in range(start, stop):

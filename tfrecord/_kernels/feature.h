@@ -12,8 +12,6 @@
 #include "varints.h"
 #include "wire.h"
 
-enum { KIND_UNKNOWN = 0, KIND_BYTES = 1, KIND_FLOAT = 2, KIND_INT64 = 3 };
-
 enum {
     SLOT_ABSENT = 0,
     SLOT_NO_KIND = 1,

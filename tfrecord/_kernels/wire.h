@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "codes.h"
+
 #if defined(__GNUC__) || defined(__clang__)
 #define WIRE_INLINE static inline __attribute__((always_inline))
 #define WIRE_COLD static __attribute__((noinline, cold))
@@ -26,26 +28,6 @@
 #define WIRE_LIKELY(x) (x)
 #define WIRE_UNLIKELY(x) (x)
 #endif
-
-enum {
-    WIRE_OK = 0,
-    WIRE_TRUNCATED = 1,
-    WIRE_BAD_TAG = 2,
-    WIRE_BAD_TYPE = 3,
-    WIRE_BAD_GROUP = 4,
-    WIRE_TOO_DEEP = 5,
-    WIRE_VARINT_TOO_LONG = 6,
-    WIRE_LENGTH_TOO_LARGE = 7,
-    WIRE_BAD_UTF8 = 8,
-    WIRE_BAD_FLOATS = 9,
-    WIRE_TOO_MANY = 10,
-    WIRE_CHANGED = 11,
-    WIRE_KIND_MISMATCH = 20,
-    WIRE_MISSING = 21,
-    WIRE_WRONG_COUNT = 22,
-    WIRE_KIND_CONFLICT = 23,
-    WIRE_NO_MEMORY = 99
-};
 
 enum { TYPE_VARINT = 0, TYPE_FIXED64 = 1, TYPE_BYTES = 2, TYPE_GROUP = 3, TYPE_END = 4, TYPE_FIXED32 = 5 };
 

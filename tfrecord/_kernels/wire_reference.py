@@ -11,11 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from tfrecord._kernels.codes import (
+    BAD_FLOATS,
+    BAD_GROUP,
+    BAD_TAG,
+    BAD_TYPE,
+    BAD_UTF8,
+    BYTES,
+    FLOAT,
+    INT64,
+    LENGTH_TOO_LARGE,
+    TOO_DEEP,
+    TRUNCATED,
+    UNKNOWN,
+    VARINT_TOO_LONG,
+)
+
 __all__ = ["WireError", "fields", "parse_message"]
 
-TRUNCATED, BAD_TAG, BAD_WIRE_TYPE, BAD_GROUP, TOO_DEEP = 1, 2, 3, 4, 5
-VARINT_TOO_LONG, LENGTH_TOO_LARGE, BAD_UTF8_KEY, BAD_PACKED_FLOATS = 6, 7, 8, 9
-UNKNOWN, BYTES, FLOAT, INT64 = 0, 1, 2, 3
 MAX_DEPTH = 100  # messages and groups together, as protobuf counts
 
 
@@ -80,7 +93,7 @@ def fields(data: bytes, at: int, end: int, depth: int) -> Iterator[tuple[int, in
         elif wire == 4:
             raise WireError(BAD_GROUP)
         else:
-            raise WireError(BAD_WIRE_TYPE)
+            raise WireError(BAD_TYPE)
         yield number, wire, start, at
 
 
@@ -107,7 +120,7 @@ def _skip_group(data: bytes, at: int, end: int, number: int, depth: int) -> int:
             if opened.pop() != number:
                 raise WireError(BAD_GROUP)
         else:
-            raise WireError(BAD_WIRE_TYPE)
+            raise WireError(BAD_TYPE)
     return at
 
 
@@ -125,7 +138,7 @@ def _values(data: bytes, kind: int, extents: Sequence[tuple[int, int]], depth: i
                 floats.append(data[start:end])
             elif kind == FLOAT and wire == 2:
                 if (end - start) % 4:
-                    raise WireError(BAD_PACKED_FLOATS)
+                    raise WireError(BAD_FLOATS)
                 floats.append(data[start:end])
             elif kind == INT64 and wire == 0:
                 found.append(_varint(data, start, end)[0] & (2**64 - 1))
@@ -181,7 +194,7 @@ def _map(data: bytes, at: int, end: int, wanted: Any, found: dict[str, Any], val
         try:
             key = [key.decode() for key in keys][-1]
         except UnicodeDecodeError:
-            raise WireError(BAD_UTF8_KEY) from None
+            raise WireError(BAD_UTF8) from None
         found[key] = value(data, extents, 3)
 
 

@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-# The kinds are the field numbers of tf.train.Feature.
-BYTES, FLOAT, INT = 1, 2, 3
+from tfrecord._kernels.codes import BYTES, FLOAT, INT64
+
+INT = INT64
 KIND_NAMES = {BYTES: "bytes", FLOAT: "float", INT: "int"}
 TYPE_NAMES = {"byte": BYTES, "bytes": BYTES, "float": FLOAT, "float32": FLOAT, "int": INT, "int64": INT}
 
