@@ -1,4 +1,4 @@
-"""Kinds of features, and what can be wrong with a message: numbers that kernels (codes.h) and Python share."""
+"""Kinds of features, and what can be wrong with a message: the numbers that kernels and Python share."""
 
 from __future__ import annotations
 

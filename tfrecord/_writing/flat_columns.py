@@ -12,8 +12,9 @@ from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBa
 from tfrecord._columns.frames import is_table
 from tfrecord._columns.lists import is_list
 from tfrecord._columns.ragged import as_column, is_unknown
+from tfrecord._kernels.codes import BYTES, FLOAT
 from tfrecord._writing import values as _values
-from tfrecord._writing.values import BYTES, FLOAT, INT, check_key, describe, refuse
+from tfrecord._writing.values import INT, check_key, describe, refuse
 
 _EXPECTED = "an array, Ragged, BytesColumn or list with one entry per record, or a pair of it and a type name"
 
