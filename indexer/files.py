@@ -62,15 +62,18 @@ def path_name(source: Any) -> str:
     return os.fsdecode(name) if isinstance(name, (str, bytes)) else "<stream>"
 
 
-def remote_filesystem(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL and the path in it; without fsspec, which extra to install."""
+def remote_filesystem(url: str, *, fresh: bool = False) -> tuple[Any, str]:
+    """The fsspec file system of a URL and the path in it; without fsspec, which extra to install.
+
+    ``fresh``: not one that was used before, as in a forked child, where that does not work.
+    """
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError(
             f"{url} is a URL, for which fsspec is needed: pip install 'tfrecord[remote]'"
         ) from error
-    filesystem, path = url_to_fs(url)
+    filesystem, path = url_to_fs(url, **({"skip_instance_cache": True} if fresh else {}))
     return filesystem, path
 
 
@@ -359,12 +362,22 @@ class _RemoteFile(DataFile):
         size = self._filesystem.size(self._name)
         if size is None:
             raise OSError(f"{url}: its size cannot be told, so it cannot be read at any place")
+        self._pid = os.getpid()
         super().__init__(url, int(size))
 
     def check_size(self) -> None:
         self._check_open()
 
     def _read(self, offset: int, length: int) -> bytes:
+        if self._pid != os.getpid():  # a forked child: connections and threads are its parent's
+            try:
+                self._filesystem, self._name = remote_filesystem(self.path, fresh=True)
+            except RuntimeError as error:
+                raise RuntimeError(
+                    f"{self.path} cannot be read in a forked process ({error}); use spawned ones: "
+                    'multiprocessing_context="forkserver"'
+                ) from error
+            self._pid = os.getpid()
         data = (
             bytes(self._filesystem.cat_file(self._name, start=offset, end=offset + length)) if length else b""
         )
