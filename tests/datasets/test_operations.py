@@ -312,6 +312,19 @@ class TestFilter:
         kept = TFRecordDataset(paths, features=FEATURES, batch_size=2, on_error="skip").filter(even)
         assert ids(kept) == [0, 2, 4, 6] and kept.num_skipped == 1
 
+    @pytest.mark.parametrize("compression", [None, "GZIP"])
+    @pytest.mark.parametrize("batch_size", [None, 4])
+    def test_payloads_that_are_no_messages(self, tmp_path: Path, compression: Any, batch_size: Any) -> None:
+        path = str(tmp_path / "a.tfrecord")
+        with tfrecord.TFRecordWriter(path, compression_type=compression) as writer:
+            for number in range(30):
+                if number in (5, 20):
+                    writer.write_bytes(b"\xff" * 9)
+                else:
+                    writer.write({"id": (number, "int"), "x": ([1.0], "float")})
+        dataset = TFRecordDataset(path, features=FEATURES, batch_size=batch_size, on_error="skip")
+        assert ids(dataset.filter(even)) == [number for number in range(0, 30, 2) if number != 20]
+
 
 class TestBuckets:
     def test_lengths_of_the_index_are_used(self, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

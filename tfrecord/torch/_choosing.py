@@ -45,15 +45,19 @@ class Keep:
         return found
 
     def _kept_of(self, chunk: Int64Array) -> Int64Array:
-        if not self._source.skips:
-            return chunk[self._says(chunk)]
-        # Which of several records are left out as damaged is not told.
-        kept = [position for position in chunk.tolist() if self._says(np.array([position])).any()]
-        return np.array(kept, np.int64)
+        kept = self._says(chunk)
+        if kept is not None:
+            return chunk[kept]
+        # Some were left out as damaged, and which ones is not told: one by one, then.
+        found = [position for position in chunk.tolist() if _any(self._says(np.array([position])))]
+        return np.array(found, np.int64)
 
-    def _says(self, positions: Int64Array) -> npt.NDArray[np.bool_]:
-        ragged = self._ragged if self._batched else None
-        return kept_rows(self._source, self._source.fetch(positions), self._predicate, ragged)
+    def _says(self, positions: Int64Array) -> npt.NDArray[np.bool_] | None:
+        """A bool for each position; None where records were left out as damaged."""
+        rows = self._source.fetch(positions)
+        if len(rows) < len(positions):
+            return None
+        return kept_rows(self._source, rows, self._predicate, self._ragged if self._batched else None)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is known is not sent: a worker finds out for the records that it needs.
@@ -62,8 +66,11 @@ class Keep:
 
 def kept_rows(
     source: Source, rows: RowBatch, predicate: Predicate, ragged: RaggedOptions | None
-) -> npt.NDArray[np.bool_]:
-    """Which rows a predicate keeps; it gets batches, with their ragged columns so, or (None) records."""
+) -> npt.NDArray[np.bool_] | None:
+    """Which rows a predicate keeps; it gets batches, with their ragged columns so, or (None) records.
+
+    None where some rows are no messages and are skipped.
+    """
     if not len(rows):
         return np.zeros(0, np.bool_)
     source.prepare()
@@ -81,8 +88,8 @@ def kept_rows(
     batch = source.decode_batch(rows.payloads, rows.locate)
     path, record = rows.locate(0)
     count = len(batch) if isinstance(batch, BytesColumn) else batch.num_rows
-    if count < len(rows):  # a payload that is no message, of a single row
-        return np.zeros(len(rows), np.bool_)
+    if count < len(rows):
+        return None
     place = f"{path}: record {record} (the first of a batch of {count})"
     said = call_with_place(predicate, tensors_of(batch, ragged), "filter", place)
     if isinstance(said, torch.Tensor):
@@ -94,6 +101,10 @@ def kept_rows(
             f"not {kept.dtype} of shape {kept.shape}"
         )
     return kept
+
+
+def _any(kept: npt.NDArray[np.bool_] | None) -> bool:
+    return kept is not None and bool(kept.any())
 
 
 def _one_bool(said: Any, place: str) -> bool:

@@ -53,8 +53,8 @@ class TFRecordDataset(EpochDataset):
 
     Args:
         data_path: a path, a list, a glob or a folder, or a `TFRecordReader`.
-        index_path: None is the sidecar beside each file, where there is one (else frames are hopped); or a
-            path, a list of one a file, a folder, or False.
+        index_path: None is the sidecar beside each file, where there is one (else headers are scanned); or
+            a path, a list of one a file, a folder, or False.
         description: the features to read: names, or names to types (`"byte"`, `"int"`, `"float"`) or specs. A
             named feature that a record lacks is a KeyError, unless the description holds a `VarLenFeature`.
         shuffle_queue_size: shuffle through a queue of so many records. Beside `shuffle` it only counts for
@@ -310,10 +310,15 @@ class TFRecordDataset(EpochDataset):
     ) -> Iterator[Payload]:
         """Those that a predicate keeps, of payloads that come one by one."""
         ragged = self.finish.ragged if batched else None
-        for chunk in chunks_before_errors(payloads, 1 if self.source.skips else _CHUNK):
-            rows = RowBatch.of_payloads(chunk)
-            kept = kept_rows(self.source, rows, predicate, ragged)
-            yield from itertools.compress(chunk, kept.tolist())
+        for chunk in chunks_before_errors(payloads, _CHUNK):
+            kept = kept_rows(self.source, RowBatch.of_payloads(chunk), predicate, ragged)
+            if kept is not None:
+                yield from itertools.compress(chunk, kept.tolist())
+                continue
+            for payload in chunk:  # some are no messages: which ones is not told
+                kept = kept_rows(self.source, RowBatch.of_payloads([payload]), predicate, ragged)
+                if kept is not None and kept.any():
+                    yield payload
 
     def _placed_payloads(
         self, epoch: int, consumer: Consumer, source_pass: int
