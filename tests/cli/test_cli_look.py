@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -397,3 +399,14 @@ def test_wrong_names_come_with_the_near_ones(run: Run, make_file: MakeFile, tmp_
     ):
         outcome = run(*words)
         assert outcome.code == 2 and "id you mean" in outcome.err and near in outcome.err, words
+
+
+def test_warnings_are_lines_of_the_command(make_file: MakeFile) -> None:
+    code = (
+        "import sys, warnings, tfrecord.cli, tfrecord._cli.show as show\n"
+        "show.record_kind = lambda payload: warnings.warn('odd\\x1b records') or 'bytes'\n"
+        "sys.exit(tfrecord.cli.main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, "head", str(make_file([b"x"]))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "tfrecord: odd\\x1b records\n"

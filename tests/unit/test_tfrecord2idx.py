@@ -185,3 +185,14 @@ def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.endswith(b"not\\udcfftext.tfindex: 3 records\n")
+
+
+def test_names_of_the_1_x_package(tmp_path: Path) -> None:
+    code = (
+        "import tfrecord\n"
+        "assert callable(tfrecord.tools.tfrecord2idx.create_index)\n"
+        "from tfrecord.tools import create_index\n"
+        "assert create_index is tfrecord.tools.tfrecord2idx.create_index\n"
+    )
+    for words in (["-c", code], ["-m", "tfrecord.tools.tfrecord2idx", "--help"]):
+        subprocess.run([sys.executable, "-W", "error", *words], check=True, capture_output=True)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,7 +99,8 @@ def run(args: Sequence[str] | None = None) -> int:
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:
-        with any_text():
+        with any_text(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *place: complain(str(message))
             return _run(args)
     finally:
         if in_main:

@@ -108,7 +108,8 @@ def show(
     if wrong is not None:
         raise click.UsageError(f"no such option: {wrong}")
     if not paths or not places:
-        raise click.UsageError("give at least one file and one position")
+        neither = "" if places else next((f"; {text!r} is neither" for text in paths[1:]), "")
+        raise click.UsageError(f"give at least one file and one position{neither}")
     if STREAM in paths:
         raise click.UsageError("standard input has no positions; use tfrecord head")
     wanted = parse_positions(",".join(places))

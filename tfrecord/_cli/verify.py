@@ -100,7 +100,8 @@ def _summary(found: VerifyReport, checksums_only: bool) -> None:
         damaged = sum(not file.ok for file in found.files)
         words = f"{count_text(found.num_damages, 'damage')} in {damaged} of {count_text(num_files, 'file')}"
         words += f"; {count_text(found.records, 'good record')}"
-        words += " ('tfrecord salvage' writes the good records to a new file)"
+        if found.records:
+            words += " ('tfrecord salvage' writes the good records to a new file)"
     else:
         size = size_text(sum(file.size for file in found.files))
         words = f"{count_text(num_files, 'file')}, {count_text(found.records, 'record')}, {size}: all good"
