@@ -66,6 +66,7 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         blocks.sort(key=lambda block: "ShardedTFRecordWriter" not in block[1])
     monkeypatch.chdir(tmp_path)
     if page.stem in FOLDERS:
+        pytest.importorskip("PIL")
         monkeypatch.syspath_prepend(str(FOLDERS[page.stem].parent))
         importlib.import_module(FOLDERS[page.stem].stem).write_all(tmp_path)
     if page.stem in PROGRAMS:

@@ -205,10 +205,10 @@ def _set_readahead(which: str) -> None:
         made = files._MappedFile.__init__
         madvise = ctypes.CDLL(None).madvise
 
-        def make(self: Any, path: str, size: int, *maps: Any) -> None:
-            made(self, path, size, *maps)
+        def make(self: Any, *given: Any) -> None:
+            made(self, *given)
             start = np.frombuffer(self.buffer(), np.uint8).ctypes.data
-            if madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_RANDOM):
+            if madvise(ctypes.c_void_p(start), ctypes.c_size_t(self.size), mmap.MADV_RANDOM):
                 raise OSError("the map does not take MADV_RANDOM")
 
         files._MappedFile.__init__ = make  # type: ignore[method-assign, assignment]
@@ -310,7 +310,8 @@ def tfds_examples(spec: Spec) -> Run:
 def tfds_batches(spec: Spec) -> Run:
     """The same as batches of columns."""
     reader = tfrecord.tfds.open(spec["folder"], decode=False)
-    return lambda: sum(len(batch["label"]) for batch in reader.batches(spec["batch"]))  # type: ignore[index]
+    batches: Callable[[int], Any] = reader.batches
+    return lambda: sum(batch.num_rows for batch in batches(spec["batch"]))
 
 
 TASKS: dict[str, Task] = {

@@ -110,6 +110,7 @@ def test_columns(tmp_path: Path) -> None:
         (tensor("int64", -1, 0), "beside a 0"),
         (image(3, 3), "not that of an image"),
         (image(3, 3, 3, dtype="int64"), "images of int64"),
+        (image(3, 3, 3, dtype="float32"), "one channel, not 3"),
         (sequence(tensor("int64"), length=-5), "the length is '-5'"),
         (sequence(5), "is a JSON int"),
         ({"pythonClassName": 3}, "no class name"),
@@ -242,6 +243,18 @@ def test_missing_values(tmp_path: Path) -> None:
     for read in (lambda: reader[1], lambda: reader[:], lambda: list(reader)):
         with pytest.raises(MissingFeatureError, match="must"):
             read()
+
+
+def test_sequences_of_no_length(tmp_path: Path) -> None:
+    features = dict_of(x=sequence(tensor("int64"), length=0), n=tensor("int64"))
+    reader = tfds.open(
+        folder_of(
+            tmp_path, features, {"n": (1, "int"), "x": ([], "int")}, {"n": (2, "int"), "x": ([1], "int")}
+        )
+    )
+    assert reader[0]["x"].shape == (0,) and reader[:1]["x"].to_list() == [[]]
+    with pytest.raises(DecodeError, match="has 1 values, not 0"):
+        list(reader)
 
 
 def png(pixels: Any, **options: Any) -> bytes:

@@ -143,6 +143,18 @@ def test_a_count_that_disagrees_raises_when_it_is_met(folder: Path) -> None:
     assert seen[:3] == [0, 1, 2]
 
 
+def test_counts_that_no_file_has_room_for(folder: Path) -> None:
+    change(
+        folder, splits=[{"name": "test", "shardLengths": [2**61]}, {"name": "more", "shardLengths": [2**62]}]
+    )
+    assert len(tfds.open(folder, "test")) == 2**61
+    with pytest.raises(tfds.TFDSError, match="more than it has room for"):
+        tfds.open(folder, "test[1:]")
+    (folder / "things-more.tfrecord-00000-of-00001").write_bytes(b"")
+    with pytest.raises(tfds.TFDSError, match="claims 6,917"):
+        tfds.open(folder, "all")
+
+
 def test_shard_lengths_of_zero_have_no_file(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, FEATURES, {"train": [rows(1), [], rows(2)], "none": []})
     (folder / "things-train.tfrecord-00001-of-00003").unlink()

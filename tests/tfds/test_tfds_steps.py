@@ -155,6 +155,9 @@ def test_what_cannot_be_windows(folder: Path, tmp_path: Path) -> None:
     for call in (tfds.open(plain).steps, tfds.open(plain).episodes):
         with pytest.raises(tfds.TFDSError, match="not RLDS episodes"):
             call()
+    empty = write_folder(tmp_path / "empty", dict_of(steps=sequence(dict_of())), {"train": [[{}]]})
+    with pytest.raises(tfds.TFDSError, match="can be cut into windows"):
+        tfds.open(empty).steps()
     features = dict_of(steps=sequence(dict_of(is_padding=tensor("bool"))))
     clash = write_folder(tmp_path / "clash", features, {"train": [[{"steps/is_padding": ([1], "int")}]]})
     assert len(tfds.open(clash).steps()) == 1

@@ -277,6 +277,8 @@ class _Builder:
         dtype = self.dtype(content, names, "uint8")
         if dtype not in ("uint8", "uint16", "float32"):
             raise self.wrong(names, f"images of {dtype} are not supported")
+        if dtype == "float32" and shape[-1] != 1:
+            raise self.wrong(names, f"images of float32 have one channel, not {shape[-1]}")
         return Image("", self.count(classes, names, "the number of classes"), shape=shape, dtype=dtype)
 
     def labeled_image(self, content: dict[str, Any], names: tuple[str, ...], depth: int) -> Image:

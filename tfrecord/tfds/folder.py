@@ -29,7 +29,7 @@ INFO_NAME = "dataset_info.json"
 FEATURES_NAME = "features.json"
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _MOST_TEXT = 256 << 20
-_MOST_RECORDS = 2**62
+MOST_RECORDS = 2**62
 _LISTED = 20
 _TEXTS = ("name", "config_name", "version", "description")
 
@@ -106,7 +106,7 @@ def as_count(value: Any, what: str) -> int:
     """A number of records: protobuf writes 64-bit integers as strings."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
         value = int(value)
-    if type(value) is not int or not 0 <= value <= _MOST_RECORDS:
+    if type(value) is not int or not 0 <= value <= MOST_RECORDS:
         raise TFDSError(f"{what} is {str(value)[:40]!r}, not a number of records")
     return value
 
@@ -132,7 +132,7 @@ def _split_info(node: Any, path: str) -> SplitInfo:
             f"{path}: split {name!r} has no shardLengths, as in folders of TFDS before 2.0; prepare it again"
         )
     counts = tuple(as_count(value, f"{path}: a shard length of split {name!r}") for value in lengths)
-    if sum(counts) > _MOST_RECORDS:
+    if sum(counts) > MOST_RECORDS:
         raise TFDSError(f"{path}: split {name!r} claims {sum(counts):,} records")
     return SplitInfo(name, counts, _text_field(node, "filepath_template", path) or _TEMPLATE)
 

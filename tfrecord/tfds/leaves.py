@@ -218,7 +218,9 @@ class Leaf:
         column = batch[key]
         if None not in (*self.levels, *shape):
             (length,) = self.levels or (1,)
-            return list(self.levels), _shaped(column, shape, len(column) * (length or 0))
+            # Rows of no items are cut by row splits: a length of 0 would not tell how many there are.
+            levels = list(self.levels) if length else [np.zeros(len(column) + 1, np.int64)]
+            return levels, _shaped(column, shape, len(column) * (length or 0))
         if self.levels == (None,):
             return [_divided(column, known, key)], _shaped(column.values, shape)
         (length,) = self.levels or (1,)
@@ -267,9 +269,14 @@ class Leaf:
         assert not isinstance(feature, tree.Unknown)
         for item in range(len(values.items)):
             try:
-                arrays.append(decode(item, values.items.view(item)))
+                array = decode(item, values.items.view(item))
             except DecodeError as error:
                 raise DecodeError(error.reason, key=self.key, record=values.record_of(item)) from error
+            sizes = zip(array.shape, feature.shape, strict=False)
+            if array.ndim != len(feature.shape) or any(known not in (None, size) for size, known in sizes):
+                reason = f"is of shape {array.shape}, not {feature.shape}"
+                raise DecodeError(reason, key=self.key, record=values.record_of(item))
+            arrays.append(array)
         items = arrays if None in feature.shape else _stacked(arrays, feature.shape, feature.dtype)
         return values._replace(items=items, shapes=None)
 

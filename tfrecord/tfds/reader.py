@@ -10,12 +10,13 @@ import numpy as np
 
 from indexer.errors import printable
 from indexer.files import is_url, remote_filesystem
+from indexer.framing import FRAME_OVERHEAD
 from indexer.options import warn_caller
 from tfrecord._reading.call_text import call_text
 from tfrecord._reading.view import RecordView
 from tfrecord.reader import TFRecordReader
 from tfrecord.tfds.features import FeaturesDict, Unknown, read_features
-from tfrecord.tfds.folder import DatasetInfo, read_info, shard_path
+from tfrecord.tfds.folder import MOST_RECORDS, DatasetInfo, TFDSError, read_info, shard_path
 from tfrecord.tfds.leaves import Leaf, leaves_of
 from tfrecord.tfds.nested import NestedDecoder
 from tfrecord.tfds.splits import Part, resolve_split
@@ -133,6 +134,8 @@ class _Files:
         if not self.paths:
             raise ValueError(f"the split has no examples: {info.folder} has none in it")
         _check_there(self.paths)
+        if sum(self.counts) > MOST_RECORDS:
+            raise TFDSError(f"{info.folder}: the split claims {sum(self.counts):,} records")
 
     def selection(self) -> Any:
         """Positions in the files, int64; None where they are all of them in order."""
@@ -141,6 +144,9 @@ class _Files:
         whole = all(stop == following for (_, stop), (following, _) in zip(ends, ends[1:], strict=False))
         if whole and ends[0][0] == 0 and ends[-1][1] == starts[-1]:
             return None
+        for path, count in zip(self.paths, self.counts, strict=True):
+            if not is_url(path) and count > os.path.getsize(path) // FRAME_OVERHEAD:
+                raise TFDSError(f"{path}: the metadata claims {count:,} records, more than it has room for")
         selection = np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in ends])
         selection.setflags(write=False)
         return selection

@@ -176,6 +176,8 @@ class WindowDecoder(NestedDecoder):
 
     def __init__(self, decoder: NestedDecoder, window: int, pad: bool) -> None:
         steps = [leaf for leaf in decoder.leaves.values() if leaf.path[0] == STEPS and leaf.levels]
+        if not steps:
+            raise TFDSError(f"none of the features of {STEPS!r} can be cut into windows")
         super().__init__([replace(leaf, path=leaf.path[1:]) for leaf in steps], decoder.policy)
         self.window = window
         self.pad = pad
