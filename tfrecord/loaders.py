@@ -212,7 +212,7 @@ def tfrecord_loader(
     verify: bool = True,
     on_error: OnError = "raise",
     max_skips: int | None = None,
-) -> Iterator[Record]:
+) -> Iterator[Any]:
     """`sequence_loader` where there is a ``sequence_description``, else `example_loader`."""
     plan = compile_features(description)
     lists = None if sequence_description is None else compile_features(sequence_description)
@@ -234,7 +234,7 @@ def multi_tfrecord_loader(
     verify: bool = True,
     on_error: OnError = "raise",
     max_skips: int | None = None,
-) -> Iterator[Record]:
+) -> Iterator[Any]:
     """A mix of several files: each record comes from a split with the probability of its weight.
 
     Args:

@@ -7,16 +7,18 @@ import secrets
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypedDict, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 
+from indexer.compression import Compression
 from indexer.options import check_count, check_threads
 from indexer.paths import Paths
 from indexer.shards import expand_shards
 from indexer.streams import normalize_compression
 from tfrecord._columns.arrays import Int64Array, as_position, is_integer
-from tfrecord._columns.batch import BytesColumn
+from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._reading.batches import shuffled_batches, stored_batches
 from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
@@ -56,8 +58,32 @@ __all__ = [
 
 Item = TypeVar("Item")
 
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+    from typing_extensions import TypeVar as _DefaultVar
 
-class TFRecordReader(ReaderTables):
+    BatchType = _DefaultVar("BatchType", bound=Batch, default=ColumnBatch)
+else:
+    BatchType = TypeVar("BatchType")
+
+Features = Mapping[str, Any] | Sequence[str]
+Record = dict[str, Any]
+
+
+class ReaderArguments(TypedDict, total=False):
+    """The options of `TFRecordReader` beside those that say what its batches are."""
+
+    index: Any
+    compression_type: Compression | None
+    verify: bool
+    on_error: OnError
+    max_skips: int | None
+    mmap: bool
+    max_spool_bytes: int
+    num_threads: int
+
+
+class TFRecordReader(ReaderTables, Generic[BatchType]):
     """Random access to the records of one file or many.
 
     Args:
@@ -84,6 +110,10 @@ class TFRecordReader(ReaderTables):
         num_threads: threads that decode, of one pool per process. They share batches of 1 MB or more;
             `batches` also gives them whole batches in turn. The results are the same.
 
+    For type checkers, a reader is a ``TFRecordReader[ColumnBatch]``, unless its options say that its batches
+    are of another type: ``TFRecordReader[SequenceBatch]`` with ``sequence_features`` or that ``record_type``,
+    ``TFRecordReader[BytesColumn]`` with ``record_type="bytes"``.
+
     Opening takes the same time for any number of records where there is an extended index. A reader pickles
     (its options, no handles), may be used by forked and spawned processes and by several threads at once, and
     keeps few files open however many there are.
@@ -93,6 +123,44 @@ class TFRecordReader(ReaderTables):
         StaleIndexError: an index does not fit its file.
     """
 
+    @overload
+    def __init__(
+        self: TFRecordReader[BytesColumn],
+        paths: Paths,
+        *,
+        record_type: Literal["bytes"],
+        **options: Unpack[ReaderArguments],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: TFRecordReader[SequenceBatch],
+        paths: Paths,
+        *,
+        features: Features | None = None,
+        sequence_features: Features | None = None,
+        record_type: Literal["sequence_example"],
+        **options: Unpack[ReaderArguments],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: TFRecordReader[SequenceBatch],
+        paths: Paths,
+        *,
+        features: Features | None = None,
+        sequence_features: Features,
+        record_type: Literal["auto"] = "auto",
+        **options: Unpack[ReaderArguments],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: TFRecordReader[ColumnBatch],
+        paths: Paths,
+        *,
+        features: Features | None = None,
+        sequence_features: None = None,
+        record_type: Literal["auto", "example"] = "auto",
+        **options: Unpack[ReaderArguments],
+    ) -> None: ...
     def __init__(
         self,
         paths: Paths,
@@ -100,8 +168,8 @@ class TFRecordReader(ReaderTables):
         index: Any = "auto",
         features: Any = None,
         sequence_features: Any = None,
-        record_type: str = "auto",
-        compression_type: str | None = None,
+        record_type: Literal["auto", "example", "sequence_example", "bytes"] = "auto",
+        compression_type: Compression | None = None,
         verify: bool = True,
         on_error: OnError = "raise",
         max_skips: int | None = None,
@@ -127,7 +195,7 @@ class TFRecordReader(ReaderTables):
         store.use_indexes(index)
         self._closed = False
         self._owns_store = True
-        self._views: weakref.WeakSet[TFRecordReader] = weakref.WeakSet()
+        self._views: weakref.WeakSet[Any] = weakref.WeakSet()
         self._view = RecordView(store, decoder)
         self._schema: Schema | None = None
 
@@ -202,7 +270,7 @@ class TFRecordReader(ReaderTables):
 
     def read(
         self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int | None = None
-    ) -> Batch:
+    ) -> BatchType:
         """The records at ``positions`` as columns, one row each, in that order.
 
         Args:
@@ -214,7 +282,8 @@ class TFRecordReader(ReaderTables):
         ``positions``; a callable ``on_error`` is told which they are.
         """
         names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
-        return self._view.read(self._view.positions(positions), names, threads)
+        batch: Any = self._view.read(self._view.positions(positions), names, threads)
+        return batch  # type: ignore[no-any-return]
 
     def _threads(self, num_threads: int | None) -> int:
         return self._view.decoder.num_threads if num_threads is None else check_threads(num_threads)
@@ -224,7 +293,7 @@ class TFRecordReader(ReaderTables):
         payloads: BytesColumn | Sequence[Any],
         positions: Any = None,
         columns: Iterable[str] | None = None,
-    ) -> Batch:
+    ) -> BatchType:
         """Payloads (a `BytesColumn` or a sequence of bytes-likes) as this reader decodes them; ``positions``
         (where they stand) only serve the errors."""
         if not isinstance(payloads, BytesColumn):
@@ -235,8 +304,17 @@ class TFRecordReader(ReaderTables):
         def locate(row: int) -> tuple[str, int]:
             return self.locate(int(positions[row])) if positions is not None else (self.paths[0], row)
 
-        return self._view.decoder.batch(payloads, locate, names)
+        batch: Any = self._view.decoder.batch(payloads, locate, names)
+        return batch  # type: ignore[no-any-return]
 
+    @overload  # an array has an __index__, too, but only one of no dimensions can be used so
+    def __getitem__(self, key: slice | Sequence[int] | npt.NDArray[Any]) -> BatchType: ...  # type: ignore[overload-overlap]
+    @overload
+    def __getitem__(self: TFRecordReader[ColumnBatch], key: SupportsIndex) -> Record: ...
+    @overload
+    def __getitem__(self: TFRecordReader[SequenceBatch], key: SupportsIndex) -> tuple[Record, Record]: ...
+    @overload
+    def __getitem__(self: TFRecordReader[BytesColumn], key: SupportsIndex) -> bytes: ...
     def __getitem__(self, key: Any) -> Any:
         """One record for an integer (damage raises, whatever ``on_error`` says); for a slice, a list or array
         of positions, or a mask: columns, as `read`."""
@@ -252,6 +330,12 @@ class TFRecordReader(ReaderTables):
         except LOCATED_ERRORS as error:
             raise error.at(self.paths[number], record) from None
 
+    @overload
+    def __iter__(self: TFRecordReader[ColumnBatch]) -> Iterator[Record]: ...
+    @overload
+    def __iter__(self: TFRecordReader[SequenceBatch]) -> Iterator[tuple[Record, Record]]: ...
+    @overload
+    def __iter__(self: TFRecordReader[BytesColumn]) -> Iterator[bytes]: ...
     def __iter__(self) -> Iterator[Any]:
         """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
         _ = self._view
@@ -292,7 +376,7 @@ class TFRecordReader(ReaderTables):
         epoch: int = 0,
         drop_last: bool = False,
         num_threads: int | None = None,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[BatchType]:
         """All records as batches of ``batch_size`` rows, the last one of what is left.
 
         Args:
@@ -307,10 +391,13 @@ class TFRecordReader(ReaderTables):
         """
         size = check_count(batch_size, "batch_size")
         names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
+        batches: Any
         if not shuffle:
-            return self._until_closed(stored_batches(self._view, size, names, drop_last, threads))
+            batches = stored_batches(self._view, size, names, drop_last, threads)
+            return self._until_closed(batches)
         order = Permutation(len(self), seed=secrets.randbits(63) if seed is None else seed, epoch=epoch)
-        return self._until_closed(shuffled_batches(self._view, size, names, drop_last, threads, order))
+        batches = shuffled_batches(self._view, size, names, drop_last, threads, order)
+        return self._until_closed(batches)
 
     # ---- choosing records ----------------------------------------------------------------------------------
 
@@ -335,7 +422,7 @@ class TFRecordReader(ReaderTables):
             self._schema = read_schema(store)
         return self._schema
 
-    def select(self, positions: Any) -> TFRecordReader:
+    def select(self, positions: Any) -> Self:
         """A view of some records, in this order, repeated or not: it reads like a reader, and copies no file.
 
         ``positions`` as those of `read`; of a view they count within it.
@@ -384,7 +471,7 @@ class TFRecordReader(ReaderTables):
         if self._owns_store:
             self._what.store.close()
 
-    def __enter__(self) -> TFRecordReader:
+    def __enter__(self) -> Self:
         _ = self._view
         return self
 

@@ -327,7 +327,7 @@ class Split:
             self._reader = reader
         return self._reader
 
-    def batches(self, batch_size: int, columns: Iterable[str] | None = None) -> Iterator[Batch]:
+    def batches(self, batch_size: int, columns: Iterable[str] | None = None) -> Iterator[Any]:
         """The records as batches of ``batch_size`` rows, the last one of what is left; as
         `TFRecordReader.batches`, in one pass over the files."""
         size = check_count(batch_size, "batch_size")

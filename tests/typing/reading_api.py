@@ -52,26 +52,53 @@ def parsing(records: list[bytes], column: BytesColumn) -> None:
 
 def reading() -> None:
     with TFRecordReader(["a.tfrecord", Path("b.tfrecord")], index="build", max_skips=3) as reader:
-        assert_type(reader, TFRecordReader)
+        assert_type(reader, TFRecordReader[ColumnBatch])
         assert_type(len(reader), int)
         assert_type(reader.raw(0), memoryview)
         assert_type(reader.read_raw([5, 1]), BytesColumn)
-        assert_type(reader.read([5, 1]), ColumnBatch | SequenceBatch | BytesColumn)
-        assert_type(reader.select([5, 1]), TFRecordReader)
+        assert_type(reader.read([5, 1]), ColumnBatch)
+        assert_type(reader.read([5, 1])["index"], Any)
+        assert_type(reader[0], dict[str, Any])
+        assert_type(reader[1:], ColumnBatch)
+        assert_type(reader[[5, 1]], ColumnBatch)
+        assert_type(reader[np.zeros(2, np.bool_)], ColumnBatch)
+        assert_type(reader.batches(32, shuffle=True, seed=1), Iterator[ColumnBatch])
+        assert_type(iter(reader), Iterator[dict[str, Any]])
+        assert_type(reader.select([5, 1]), TFRecordReader[ColumnBatch])
+        assert_type(reader.feature_names, tuple[str, ...])
         assert_type(reader.where(label=3), npt.NDArray[np.int64])
         assert_type(reader.locate(0), tuple[str, int])
         assert_type(reader.paths, tuple[str, ...])
         assert_type(reader.num_skipped, int)
-    TFRecordReader("a", max_skips="many")  # type: ignore[arg-type]
-    TFRecordReader("a", "index")  # type: ignore[call-arg]
+    sequences = TFRecordReader("a", record_type="sequence_example")
+    assert_type(sequences, TFRecordReader[SequenceBatch])
+    assert_type(sequences[0], tuple[dict[str, Any], dict[str, Any]])
+    assert_type(sequences[1:].feature_lists, ColumnBatch)
+    assert_type(TFRecordReader("a", sequence_features=["x"]), TFRecordReader[SequenceBatch])
+    payloads = TFRecordReader("a", record_type="bytes", verify=False)
+    assert_type(payloads, TFRecordReader[BytesColumn])
+    assert_type(payloads[0], bytes)
+    assert_type(payloads.read([1]), BytesColumn)
+
+
+def refusing() -> None:
+    TFRecordReader("a", max_skips="many")  # type: ignore[call-overload]
+    TFRecordReader("a", "index")  # type: ignore[call-overload]
+    TFRecordReader("a", record_type="exampel")  # type: ignore[call-overload]
+    TFRecordReader("a", verfy=False)  # type: ignore[call-overload]
+    TFRecordReader("a", compression_type="gizp")  # type: ignore[call-overload]
+    TFRecordReader("a").batches(32, shuffel=True)  # type: ignore[call-arg]
+    TFRecordWriter("a", mode="q")  # type: ignore[arg-type]
+    TFRecordWriter("a", compression="GZIP")  # type: ignore[call-arg]
+    tfrecord.write("a", {}, mode="q")  # type: ignore[arg-type]
 
 
 def loading() -> None:
     assert_type(tfrecord_iterator("a.tfrecord", None, (0, 2)), Iterator[memoryview])
     assert_type(example_loader("a.tfrecord", None, {"x": "int"}), Iterator[dict[str, Any]])
     assert_type(sequence_loader("a.tfrecord", None, ["x"], ["y"]), Iterator[Pair])
-    assert_type(tfrecord_loader("a.tfrecord", None), Iterator[dict[str, Any] | Pair])
-    assert_type(multi_tfrecord_loader("{}.tfrecord", None, {"a": 1.0}), Iterator[dict[str, Any] | Pair])
+    assert_type(tfrecord_loader("a.tfrecord", None), Iterator[Any])
+    assert_type(multi_tfrecord_loader("{}.tfrecord", None, {"a": 1.0}), Iterator[Any])
     assert_type(iterator_utils.cycle(lambda: [1, 2]), Iterator[int])
     assert_type(iterator_utils.shuffle_iterator(iter(["a"]), 10), Iterator[str])
 

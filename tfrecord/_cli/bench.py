@@ -9,6 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
+from indexer.compression import Compression
 from indexer.framing import VERIFY_ALL, VERIFY_LENGTHS
 from indexer.outputs import STREAM
 from indexer.streams import iter_chunks
@@ -39,7 +40,7 @@ _RANDOM = 256
 )
 @compression_option
 @json_option
-def bench(paths: tuple[str, ...], seconds: float, compression: str | None, as_json: bool) -> None:
+def bench(paths: tuple[str, ...], seconds: float, compression: Compression | None, as_json: bool) -> None:
     """How fast this machine reads these files, one thread, from page cache where they fit it.
 
     \b
@@ -71,7 +72,9 @@ def bench(paths: tuple[str, ...], seconds: float, compression: str | None, as_js
 Step = Callable[[], Iterable[tuple[int, int]]]
 
 
-def _measures(reader: TFRecordReader, files: list[str], compression: str | None) -> list[tuple[str, Step]]:
+def _measures(
+    reader: TFRecordReader, files: list[str], compression: Compression | None
+) -> list[tuple[str, Step]]:
     """Name, and a pass that yields (records, bytes) as they are read."""
     generator = np.random.default_rng(0)
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
+from indexer.compression import Compression
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
 from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_condition, parse_positions, positions_of, positions_where
@@ -38,7 +39,7 @@ class Rewrite:
 
     inputs: tuple[str, ...]
     output: str
-    compression: str | None
+    compression: Compression | None
     output_compression: str | None
     with_index: bool
     as_json: bool
@@ -73,7 +74,7 @@ def rewriting(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def collected(
         paths: tuple[str, ...],
-        compression: str | None,
+        compression: Compression | None,
         output_compression: str | None,
         with_index: bool,
         as_json: bool,
@@ -91,7 +92,7 @@ def rewriting(command: Callable[..., None]) -> Callable[..., None]:
 class Chosen:
     """Records of a reader at some positions, in their order, in bounded memory."""
 
-    def __init__(self, reader: TFRecordReader, positions: Any) -> None:
+    def __init__(self, reader: TFRecordReader[Any], positions: Any) -> None:
         self._reader, self._positions = reader, positions
 
     def __iter__(self) -> Iterator[Batch]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from indexer.compression import Compression
 from indexer.errors import DecodeError, FeatureKindError
 from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_positions, positions_of
@@ -60,7 +61,7 @@ def head(
     count: int,
     columns: list[str] | None,
     record_type: str,
-    compression: str | None,
+    compression: Compression | None,
     as_json: bool,
 ) -> None:
     """Show the first records: text as text, images and sounds by what they are, long lists shortened.
@@ -91,7 +92,7 @@ def show(
     arguments: tuple[str, ...],
     columns: list[str] | None,
     record_type: str,
-    compression: str | None,
+    compression: Compression | None,
     as_json: bool,
 ) -> None:
     """Show the records at positions: 5, -1 (the last), 10:20, or several with commas between.

@@ -6,6 +6,7 @@ import webbrowser
 
 import click
 
+from indexer.compression import Compression
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
 from tfrecord._cli.prepared import about, describe
@@ -21,7 +22,9 @@ from tfrecord.reader import TFRecordReader
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @compression_option
 @json_option
-def view(paths: tuple[str, ...], port: int, no_browser: bool, compression: str | None, as_json: bool) -> None:
+def view(
+    paths: tuple[str, ...], port: int, no_browser: bool, compression: Compression | None, as_json: bool
+) -> None:
     """Look at records in the browser: pages by position, search on index columns, images, sounds, histograms.
 
     The page is for this machine only (127.0.0.1), under an address with a secret. Ctrl-C ends it. To search,

@@ -116,7 +116,7 @@ class FeaturesDict(Feature, Mapping[str, Feature]):
         super().__init__(connector)
         object.__setattr__(self, "_features", dict(features))
 
-    def __getitem__(self, name: str) -> Feature:
+    def __getitem__(self, name: str) -> Any:
         try:
             return self._features[name]  # type: ignore[attr-defined, no-any-return]
         except KeyError:

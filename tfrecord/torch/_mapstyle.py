@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.utils.data import Dataset
 
+from indexer.compression import Compression
 from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
@@ -43,7 +44,7 @@ class TFRecordMapDataset(Dataset[Any]):
         description: Any = None,
         transform: Callable[[Any], Any] | None = None,
         sequence_description: Any = None,
-        compression_type: str | None = None,
+        compression_type: Compression | None = None,
         *,
         features: Any = None,
         sequence_features: Any = None,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from indexer.compression import Compression
 from tfrecord._reading.call_text import call_text, function_text
 from tfrecord.iterator_utils import check_weights
 from tfrecord.loaders import check_pattern
@@ -70,7 +71,7 @@ class MultiTFRecordDataset(EpochDataset):
         shuffle_queue_size: int | None = None,
         transform: Callable[[Any], Any] | None = None,
         sequence_description: Any = None,
-        compression_type: str | None = None,
+        compression_type: Compression | None = None,
         infinite: bool = True,
         *,
         features: Any = None,

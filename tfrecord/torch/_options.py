@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from indexer.compression import Compression
 from indexer.options import near_matches
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
@@ -140,9 +141,9 @@ def open_source(
     index_path: Any,
     features: Any,
     sequence_features: Any,
-    compression_type: str | None,
+    compression_type: Compression | None,
     **options: Any,
-) -> tuple[TFRecordReader, Source]:
+) -> tuple[TFRecordReader[Any], Source]:
     """The records of a path, list, glob, folder or reader: the reader, and its records for a dataset."""
     if isinstance(data_path, TFRecordReader):
         given = {
@@ -160,7 +161,7 @@ def open_source(
     if features and sequence_features is None:
         # As the loaders have it: a description alone asks for plain Examples.
         options.setdefault("record_type", "example")
-    reader = TFRecordReader(
+    reader: TFRecordReader[Any] = TFRecordReader(
         data_path,
         index="auto" if index_path is None else index_path,
         features=features,

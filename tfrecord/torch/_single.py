@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from indexer.compression import Compression
 from indexer.errors import CorruptRecordError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord._reading.call_text import call_text, function_text
@@ -104,7 +105,7 @@ class TFRecordDataset(EpochDataset):
         shuffle_queue_size: int | None = None,
         transform: Callable[[Any], Any] | None = None,
         sequence_description: Any = None,
-        compression_type: str | None = None,
+        compression_type: Compression | None = None,
         *,
         features: Any = None,
         sequence_features: Any = None,

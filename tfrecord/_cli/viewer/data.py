@@ -42,7 +42,7 @@ class ViewData:
     ``about`` are lines that the page shows above its features.
     """
 
-    def __init__(self, reader: TFRecordReader, about: Sequence[str] = ()) -> None:
+    def __init__(self, reader: TFRecordReader[Any], about: Sequence[str] = ()) -> None:
         self.reader = reader
         self.about = [safe(line) for line in about]
         self.count = len(reader)
