@@ -101,7 +101,8 @@ class Sequence(Feature):
         """A feature of the dict that this is a sequence of."""
         if not isinstance(self.feature, FeaturesDict):
             raise KeyError(f"a sequence of {self.feature.connector} has no {name!r}")
-        return self.feature[name]
+        found: Feature = self.feature[name]
+        return found
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class FeaturesDict(Feature, Mapping[str, Feature]):
 
     def __getitem__(self, name: str) -> Any:
         try:
-            return self._features[name]  # type: ignore[attr-defined, no-any-return]
+            return self._features[name]  # type: ignore[attr-defined]
         except KeyError:
             raise KeyError(f"no feature {name!r}; there are {', '.join(map(repr, self)) or 'none'}") from None
 
