@@ -11,6 +11,8 @@ from benchlib.harness import Case, Contender, Target
 from benchlib.plan import Plan
 
 TF_FORMS = ("fixed", "varlen", "ragged")
+# Batches of about 4 MB, which two threads share.
+SHARED = {"tab": 8192, "tok": 1024, "vec": 1024}
 DECODE_TARGETS = {"small": 10.0, "tab": 5.0, "tok": 3.0, "ids": 3.0, "vec": 1.6, "img": 50.0}
 
 
@@ -49,6 +51,8 @@ def decode(plan: Plan) -> Iterator[Case]:
             Target("parse_example against DALI", "ours", ("dali",), 1),
         )
         yield Case("decode", shape.name, f"batches of {shape.batch:,}", parsers(spec), targets)
+    yield from lists(plan)
+    yield from threads(plan)
     for shape in plan.chosen("tab"):
         spec = plan.spec(shape, limit=plan.some(5_000))
         yield Case(
@@ -85,6 +89,43 @@ def decode(plan: Plan) -> Iterator[Case]:
             ),
             (Target("1 of 40 columns against all 40", "one", ("all",), 3),),
         )
+
+
+def lists(plan: Plan) -> Iterator[Case]:
+    """Lists of bytes, as users have them, beside the same bytes in one buffer, in batches of several sizes."""
+    for shape in plan.chosen("small", "tab", "tok", "vec"):
+        for size in (1, 32, 1024, 8192):
+            if size > shape.records:
+                break
+            spec = plan.spec(shape, batch=size, limit=max(size, min(shape.records, 256 * size, 8192)))
+            yield Case(
+                "decode",
+                shape.name,
+                f"a list of {size:,}",
+                (
+                    Contender("list", "a list of bytes", "tfrecord", "decode", spec | {"source": "list"}),
+                    Contender("buffer", "one buffer", "tfrecord", "decode", spec),
+                ),
+                (Target("a list costs what one buffer does", "list", ("buffer",), 1.25, at_most=True),),
+            )
+
+
+def threads(plan: Plan) -> Iterator[Case]:
+    """Two threads beside one: over large batches in memory, and over a pass of usual batches."""
+    for shape in plan.chosen("tab", "tok", "vec"):
+        size = min(SHARED[shape.name], shape.records)
+        for task, batch in (("decode", size), ("read", shape.batch)):
+            spec = plan.spec(shape, batch=batch, limit=8 * size)
+            yield Case(
+                task,
+                shape.name,
+                f"threads, batches of {batch:,}",
+                (
+                    Contender("one", "1 thread", "tfrecord", task, spec, one_cpu=False),
+                    Contender("two", "2 threads", "tfrecord", task, spec | {"threads": 2}, one_cpu=False),
+                ),
+                (Target("two threads against one", "two", ("one",), 1.6),),
+            )
 
 
 def _drawn(spec: dict[str, Any]) -> tuple[Contender, ...]:

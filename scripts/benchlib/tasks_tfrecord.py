@@ -143,13 +143,13 @@ def many(spec: Spec) -> Run:
 
 def decode(spec: Spec) -> Run:
     """``parse_example`` over batches in memory: BytesColumns or, with ``source`` "list", lists of bytes."""
-    features = _features(spec)
+    features, threads = _features(spec), spec.get("threads", 1)
     batches: list[Any] = list(batches_of(spec))
     if spec.get("source") != "list":
         batches = [tfrecord.BytesColumn.from_list(batch) for batch in batches]
 
     def run() -> int:
-        return _rows(tfrecord.parse_example(batch, features) for batch in batches)
+        return _rows(tfrecord.parse_example(batch, features, num_threads=threads) for batch in batches)
 
     return run
 
@@ -170,7 +170,8 @@ def decode_one(spec: Spec) -> Run:
 def read(spec: Spec) -> Run:
     """File to columns, verified."""
     reader, keep = _reader(spec, features=_features(spec), record_type="example")
-    return _holding(keep, lambda: _rows(reader.batches(spec["batch"])))
+    threads = spec.get("threads", 1)
+    return _holding(keep, lambda: _rows(reader.batches(spec["batch"], num_threads=threads)))
 
 
 def load(spec: Spec) -> Run:
