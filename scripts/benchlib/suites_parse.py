@@ -92,7 +92,7 @@ def decode(plan: Plan) -> Iterator[Case]:
 
 
 def lists(plan: Plan) -> Iterator[Case]:
-    """Lists of bytes, as users have them, beside the same bytes in one buffer, in batches of several sizes."""
+    """Lists of bytes, as users have them, beside the same bytes in one buffer, in batches of all sizes."""
     for shape in plan.chosen("small", "tab", "tok", "vec"):
         for size in (1, 32, 1024, 8192):
             if size > shape.records:
