@@ -114,12 +114,12 @@ def threads(plan: Plan) -> Iterator[Case]:
     """Two threads beside one: over large batches in memory, and over a pass of usual batches."""
     for shape in plan.chosen("tab", "tok", "vec"):
         size = min(SHARED[shape.name], shape.records)
-        for task, batch in (("decode", size), ("read", shape.batch)):
+        for task, batch, what in (("decode", size, "in memory"), ("read", shape.batch, "of a file")):
             spec = plan.spec(shape, batch=batch, limit=8 * size)
             yield Case(
-                task,
+                "decode",
                 shape.name,
-                f"threads, batches of {batch:,}",
+                f"threads, batches of {batch:,} {what}",
                 (
                     Contender("one", "1 thread", "tfrecord", task, spec, one_cpu=False),
                     Contender("two", "2 threads", "tfrecord", task, spec | {"threads": 2}, one_cpu=False),
