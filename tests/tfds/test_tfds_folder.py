@@ -115,6 +115,36 @@ def test_a_parent_says_what_there_is(folder: Path, tmp_path: Path) -> None:
         tfds.open(tmp_path / "missing")
 
 
+def test_urls(folder: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for path in folder.iterdir():
+        memory.pipe(f"/tfds-data/things/1.0.0/{path.name}", path.read_bytes())
+    try:
+        reader = tfds.open("memory://tfds-data/things/1.0.0/", "train[2:5]+test")
+        assert values(reader) == [2, 3, 4, 10, 11] and int(reader[-1]["x"]) == 11
+        with pytest.raises(FileNotFoundError, match=r"there are things/1\.0\.0"):
+            tfds.open("memory://tfds-data")
+        with pytest.raises(FileNotFoundError, match="memory://tfds-none: no dataset_info.json"):
+            tfds.open("memory://tfds-none")
+        memory.rm("/tfds-data/things/1.0.0/things-train.tfrecord-00001-of-00003")
+        with pytest.raises(FileNotFoundError, match="1 of 3 shards .* are missing: memory://"):
+            tfds.open("memory://tfds-data/things/1.0.0")
+    finally:
+        memory.rm("/tfds-data", recursive=True)
+
+
+def test_damage_is_skipped(folder: Path) -> None:
+    path = folder / "things-train.tfrecord-00000-of-00003"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 - 5] ^= 1
+    path.write_bytes(data)
+    reader = tfds.open(folder, on_error="skip")
+    assert values(reader) == list(range(1, 9)) and reader.num_skipped == 1
+    assert [x for batch in reader.batches(4) for x in batch["x"].tolist()] == list(range(1, 9))
+    assert reader[:3]["x"].tolist() == [1, 2]
+
+
 def test_a_missing_shard_raises_at_once(folder: Path) -> None:
     (folder / "things-train.tfrecord-00001-of-00003").unlink()
     with pytest.raises(FileNotFoundError, match="1 of 3 shards .* are missing: .*-00001-of-00003"):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from indexer.names import is_data_name
 from tfrecord.tfds.features import ClassLabel, Feature, FeaturesDict, Image, Sequence, Tensor, read_features
 from tfrecord.tfds.folder import TFDSError, is_prepared, prepared_below, read_info, shard_path
 
@@ -14,7 +15,9 @@ __all__ = ["about", "describe", "versions"]
 
 def versions(path: str) -> list[str]:
     """The prepared versions below a folder that is none itself and has no data; relative to it."""
-    return [] if is_prepared(path) or not os.path.isdir(path) else list(prepared_below(path))
+    if not os.path.isdir(path) or any(is_data_name(name) for name in os.listdir(path)):
+        return []
+    return [] if is_prepared(path) else list(prepared_below(path))
 
 
 def describe(paths: Iterable[str], counts: Mapping[str, int | None] | None = None) -> list[dict[str, Any]]:

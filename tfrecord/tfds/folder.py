@@ -201,9 +201,11 @@ def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
     """The prepared versions in a folder, up to data set, config and version deep: paths relative to it."""
     if is_url(folder):
         filesystem, path = remote_filesystem(folder)
-        names = [
-            os.path.basename(e["name"].rstrip("/")) for e in filesystem.ls(path) if e["type"] == "directory"
-        ]
+        try:
+            entries = filesystem.ls(path, detail=True)
+        except FileNotFoundError:
+            return
+        names = [os.path.basename(e["name"].rstrip("/")) for e in entries if e["type"] == "directory"]
     elif os.path.isdir(folder):
         names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
     else:
