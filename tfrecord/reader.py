@@ -80,6 +80,7 @@ class ReaderArguments(TypedDict, total=False):
     max_skips: int | None
     mmap: bool
     max_spool_bytes: int
+    max_record_bytes: int | None
     num_threads: int
 
 

@@ -107,3 +107,11 @@ def test_the_hint_knows_a_source_folder_that_hides_an_installed_package(tmp_path
     (site / "indexer" / "_kernel" / "_framing.abi3.so").unlink()
     (checkout / "pyproject.toml").unlink()
     assert "Install a C compiler and reinstall" in warned()
+
+
+def test_type_checkers_know_every_option_of_a_reader() -> None:
+    from tfrecord.reader import ReaderArguments
+
+    options = set(inspect.signature(TFRecordReader.__init__).parameters)
+    said = {"self", "paths", "features", "sequence_features", "record_type"}
+    assert options - said == set(ReaderArguments.__annotations__)
