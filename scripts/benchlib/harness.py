@@ -26,6 +26,8 @@ IMPORT_NAMES = {
     "dali": "nvidia.dali",
     "array_record": "array_record",
     "lineage": None,
+    "ray": "ray.data",
+    "ray_tensorflow": None,
 }
 PEERS = tuple(name for name in IMPORT_NAMES if name not in ("tfrecord", "numpy"))
 _WORKER = Path(__file__).with_name("worker.py")
@@ -52,7 +54,8 @@ class Contender:
 class Target:
     """A promise: ``subject`` is ``factor`` times as fast as the best of ``against`` (or costs at most that).
 
-    ``measure`` is "cost" (time), "rss" (memory), or "records": ``subject`` handled at least ``factor``.
+    ``measure`` is "cost" (time), "rss" (memory), "records": ``subject`` handled at least ``factor``, or
+    "rate": it handled at least ``factor`` a second.
     """
 
     what: str
@@ -155,6 +158,15 @@ class Worker:
         self._log.close()
 
 
+def _is_there(module: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that is not there
+        return False
+
+
 def _pin_prefix(cpu: int) -> list[str]:
     from shutil import which
 
@@ -172,12 +184,10 @@ class Libraries:
 
     def probe(self, names: Iterable[str]) -> None:
         """Find out which libraries answer; the others are named in ``missing`` with the reason."""
-        from importlib.util import find_spec
-
         for name in names:
             if name not in self.pythons:
                 module = IMPORT_NAMES[name]
-                if module is None or find_spec(module.split(".")[0]) is None:
+                if module is None or not _is_there(module):
                     self.missing[name] = "not installed here; give --peer-python"
                     continue
                 self.pythons[name] = sys.executable
@@ -306,8 +316,11 @@ def judge(case: Case, outcomes: Sequence[Outcome]) -> list[Verdict]:
     verdicts = []
     for target in case.targets:
         own = rounds.get(target.subject)
-        if target.measure == "records":
-            verdicts.append(Verdict(case, target, float(own.records) if own else None))
+        if target.measure in ("records", "rate"):
+            measured = None if own is None else float(own.records)
+            if own is not None and target.measure == "rate":
+                measured = 1 / median(own.cost)
+            verdicts.append(Verdict(case, target, measured))
             continue
         others = [rounds[key].values(target.measure) for key in target.against if key in rounds]
         per_round = ratios(own.values(target.measure), others) if own and others else []

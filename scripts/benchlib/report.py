@@ -21,6 +21,8 @@ NAMES = {
     "dali": "DALI (CPU)",
     "array_record": "array_record",
     "lineage": "tfrecord 1.14.6",
+    "ray": "this library on Ray",
+    "ray_tensorflow": "Ray Data",
 }
 
 
@@ -117,7 +119,7 @@ def target_table(records: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
     for record in records:
         for target in record["targets"]:
-            count = target["measure"] == "records"
+            count = target["measure"] in ("records", "rate")
             show: Callable[[float | None], str] = _rate if count else _factor
             sign = "at most" if target["at_most"] else "at least"
             verdict = {True: "met", False: "not met", None: "not measured"}[target["met"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
+import multiprocessing
 import os
 import random
 import resource
@@ -315,6 +316,26 @@ def tfds_batches(spec: Spec) -> Run:
     return lambda: sum(batch.num_rows for batch in batches(spec["batch"]))
 
 
+def _split_rows(split: Any, batch: int) -> int:
+    return _rows(split.batches(batch))
+
+
+def splits(spec: Spec) -> Run:
+    """``make_splits`` without Ray: all of them here, or in ``processes`` others."""
+    keep, index_path = _own_index(spec["path"])
+    reader = tfrecord.TFRecordReader(spec["path"], index=index_path)
+    size, count = spec["batch"], spec.get("processes", 1)
+    if count == 1:
+        return _holding(keep, lambda: sum(_split_rows(s, size) for s in tfrecord.make_splits(reader)))
+    pool = multiprocessing.get_context("forkserver").Pool(count)
+
+    def run() -> int:
+        work = [(split, size) for split in tfrecord.make_splits(reader, 4 * count)]
+        return sum(pool.starmap(_split_rows, work))
+
+    return _holding(keep, run)
+
+
 TASKS: dict[str, Task] = {
     "index": index,
     "raw": raw,
@@ -333,4 +354,5 @@ TASKS: dict[str, Task] = {
     "torch_epoch": torch_epoch,
     "tfds_examples": tfds_examples,
     "tfds_batches": tfds_batches,
+    "splits": splits,
 }

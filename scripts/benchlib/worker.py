@@ -57,7 +57,7 @@ def main() -> int:
     os.dup2(2, 1)
     scripts = Path(__file__).resolve().parents[1]
     sys.path[0] = str(scripts)
-    if sys.argv[1] == "tfrecord":  # ours is the checkout's; the lineage has the same import name
+    if sys.argv[1] in ("tfrecord", "ray"):  # ours is the checkout's; the lineage has the same import name
         sys.path.insert(1, str(scripts.parent))
     module = importlib.import_module(f"benchlib.tasks_{sys.argv[1]}")
     runs: dict[str, Any] = {}

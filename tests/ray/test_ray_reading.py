@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import warnings
@@ -155,6 +156,15 @@ def test_a_view_of_a_reader(indexed: Shards, read: Any) -> None:
     assert [row["id"] for row in read(view, override_num_blocks=3).take_all()] == order.tolist()
     with pytest.raises(TypeError, match="give features when you make the reader"):
         read(view, features={"id": "int"})
+
+
+def test_examples_of_tfds_are_no_table(read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL")
+    tfds = pytest.importorskip("tfrecord.tfds")
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "tfds"))
+    importlib.import_module("documented").write_all(tmp_path)
+    with pytest.raises(TypeError, match="make_splits"):
+        read(tfds.open(tmp_path / "digits" / "3.0.1"))
 
 
 def test_records_of_bytes(read: Any, make_file: Any) -> None:

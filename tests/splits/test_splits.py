@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -196,6 +197,21 @@ def test_sequence_examples(tmp_path: Path) -> None:
     assert [int(number[0]) for number, _ in found] == list(range(20))
     batch = next(iter(splits[1].batches(3)))
     assert batch.num_rows == 3 and batch.feature_lists["steps"][0].to_list() == [[5, 1], [2]]
+
+
+def test_of_a_tfds_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL")
+    tfds = pytest.importorskip("tfrecord.tfds")
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "tfds"))
+    importlib.import_module("documented").write_all(tmp_path)
+    for split in ("train", "train[20:71]+test"):
+        reader = tfds.open(tmp_path / "digits" / "3.0.1", split=split)
+        splits = shipped(tfrecord.make_splits(reader, 3))
+        assert [int(record["label"]) for part in splits for record in part] == [
+            int(r["label"]) for r in reader
+        ]
+        batch = next(iter(splits[1].batches(4)))
+        assert type(splits[1].reader()) is type(reader) and batch["image"].shape == (4, 28, 28, 1)
 
 
 def test_a_split_is_small_and_holds_no_index(tmp_path: Path) -> None:

@@ -83,11 +83,16 @@ def plan_blocks(reader: Any, columns: Iterable[str] | None, include_paths: bool)
 
     Raises:
         KeyError: ``columns`` names an unknown feature. FeatureKindError: a feature has two kinds.
-        ValueError: the column of paths would have the name of a feature.
+        ValueError: the column of paths would have the name of a feature. TypeError: a reader of TFDS.
     """
     view: RecordView = reader._view
-    view.prepare()
     decoder = view.decoder
+    if type(decoder) is not RecordDecoder:
+        raise TypeError(
+            f"{type(reader).__name__} gives nested examples, which are not rows of a table: "
+            "map over tfrecord.make_splits(reader), or read its files with features="
+        )
+    view.prepare()
     sampled = _is_open(decoder)
     if sampled:
         _settle_features(view)
