@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from .errors import CompressionError, UnsupportedCompressionError
 from .files import local_path, path_name, remote_filesystem
-from .framing import HEAD_SIZE, HEADER_SIZE, frame_header, sniff
+from .framing import HEADER_SIZE, is_frame
+from .sniffing import HEAD_SIZE, sniff
 
 __all__ = [
     "Compression",
@@ -58,11 +59,6 @@ def normalize_compression(name: str | None) -> str:
             "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB'.",
         )
     return known
-
-
-def is_frame(head: bytes) -> bool:
-    """Whether a stream that begins with ``head`` begins with a valid frame header."""
-    return len(head) >= HEADER_SIZE and frame_header(int.from_bytes(head[:8], "little")) == head[:HEADER_SIZE]
 
 
 def detect(head: bytes) -> str | None:

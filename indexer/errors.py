@@ -168,17 +168,24 @@ class _LocatedError(TFRecordError):
     """A failure to make something of a record's payload; the place may be filled in later by `at`."""
 
     def __init__(
-        self, reason: str = "", *, key: str | None = None, path: str | None = None, record: int | None = None
+        self,
+        reason: str = "",
+        *,
+        key: str | None = None,
+        path: str | None = None,
+        record: int | None = None,
+        offset: int | None = None,
     ) -> None:
         self.reason = reason
         self.key = key
         self.path = path
         self.record = record
+        self.offset = offset
         super().__init__(reason)
 
-    def at(self: _Located, path: str | None, record: int | None) -> _Located:
+    def at(self: _Located, path: str | None, record: int | None, offset: int | None = None) -> _Located:
         """A copy of this error with its place filled in."""
-        copy = type(self)(self.reason, key=self.key, path=path, record=record)
+        copy = type(self)(self.reason, key=self.key, path=path, record=record, offset=offset)
         copy.__cause__ = self.__cause__
         return copy
 
@@ -187,7 +194,8 @@ class _LocatedError(TFRecordError):
         if self.path is not None:
             parts.append(self.path)
         if self.record is not None:
-            parts.append(f"record {self.record}")
+            offset = "" if self.offset is None else f" at offset {self.offset}"
+            parts.append(f"record {self.record}{offset}")
         if self.key is not None:
             parts.append(f"feature {self.key!r}")
         if self.reason:
@@ -196,9 +204,10 @@ class _LocatedError(TFRecordError):
 
 
 class DecodeError(_LocatedError, ValueError):
-    """A payload is no valid message, or a value does not fit what was asked for.
+    """A payload is not a valid message, or a value does not fit what was asked for.
 
-    Attributes: ``reason`` (text), ``key``, ``path``, ``record`` (each None where it is not known).
+    Attributes: ``reason`` (text), ``key``, ``path``, ``record``, ``offset`` (each None where it is not
+    known).
     """
 
 
@@ -212,8 +221,9 @@ class MissingFeatureError(_LocatedError, KeyError):
         key: str | None = None,
         path: str | None = None,
         record: int | None = None,
+        offset: int | None = None,
     ) -> None:
-        super().__init__(reason, key=key, path=path, record=record)
+        super().__init__(reason, key=key, path=path, record=record, offset=offset)
 
 
 class FeatureKindError(_LocatedError, TypeError):

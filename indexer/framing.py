@@ -22,11 +22,11 @@ import numpy.typing as npt
 from ._engine import kernel as _kernel
 from .errors import ChecksumError, CorruptRecordError, TruncatedRecordError
 from .options import check_threads
+from .sniffing import file_tail, sniff
 
 __all__ = [
     "FOOTER_SIZE",
     "FRAME_OVERHEAD",
-    "HEAD_SIZE",
     "HEADER_SIZE",
     "VERIFY_ALL",
     "VERIFY_LENGTHS",
@@ -40,19 +40,17 @@ __all__ = [
     "frame_footer",
     "frame_header",
     "frame_record",
+    "is_frame",
     "mask_crc32c",
     "masked_crc32c",
     "scan",
     "slices",
-    "sniff",
     "unmask_crc32c",
 ]
 
 HEADER_SIZE = 12
 FOOTER_SIZE = 4
 FRAME_OVERHEAD = HEADER_SIZE + FOOTER_SIZE
-HEAD_SIZE = 512
-"""So many bytes from the start are looked at to tell what a file or stream is."""
 
 VERIFY_NONE = 0
 """Bounds only."""
@@ -331,64 +329,9 @@ def _check_reference(view: memoryview, offset: int, length: int, verify: int) ->
 # ---- what went wrong, in words -----------------------------------------------------------------------
 
 
-def _is_text(head: bytes) -> bool:
-    if not head or any(byte < 32 and byte not in b"\t\n\r\f" for byte in head):
-        return False
-    try:
-        head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start > len(head) - 4 and error.start > 0
-    return True
-
-
-_SIGNATURES: tuple[tuple[bytes, str], ...] = (
-    (b"\x1f\x8b", "gzip data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"\xfd7zXZ\x00", "xz data"),
-    (b"BZh", "bzip2 data"),
-    (b"\x04\x22\x4d\x18", "lz4 data"),
-    (b"\xff\x06\x00\x00sNaPpY", "snappy data"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"PAR1", "a Parquet file"),
-    (b"ARROW1", "an Arrow file"),
-    (b"\x93NUMPY", "a NumPy .npy file"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"%PDF-", "a PDF file"),
-    (b"\x7fELF", "a program"),
-    (b"Obj\x01", "an Avro file"),
-    (b"TFRINDEX", "an index file of this library, not data"),
-    (b"version https://git-lfs", "a Git-LFS pointer; fetch the file itself with 'git lfs pull'"),
-)
-
-
-def sniff(head: bytes) -> str | None:
-    """What the first bytes of a file look like, in words that follow "looks like "; None: no idea."""
-    head = bytes(head[:HEAD_SIZE])
-    for signature, name in _SIGNATURES:
-        if head.startswith(signature):
-            return name
-    if len(head) >= 262 and head[257:262] == b"ustar":
-        return "a tar archive"
-    if len(head) >= 2 and head[0] == 0x78 and (head[0] << 8 | head[1]) % 31 == 0 and not head[1] & 0x20:
-        return "zlib data"
-    if head and not any(head):
-        return "zeros, as of space that was reserved and never written"
-    if not _is_text(head):
-        return None
-    start = head.lstrip().lower()
-    if start.startswith((b"<!doctype html", b"<html")):
-        return "an HTML page, perhaps the error page of a download"
-    if start.startswith(b"<"):
-        return "XML"
-    if start.startswith((b"{", b"[")):
-        return "JSON"
-    first = head.split(b"\n", 1)[0].split()
-    if len(first) == 2 and all(word.isdigit() for word in first):
-        return "a text index, not data"
-    return "text"
+def is_frame(head: bytes) -> bool:
+    """Whether a stream that begins with ``head`` begins with a valid frame header."""
+    return len(head) >= HEADER_SIZE and frame_header(int.from_bytes(head[:8], "little")) == head[:HEADER_SIZE]
 
 
 def corrupt_error(
@@ -399,20 +342,29 @@ def corrupt_error(
     offset: int,
     buffer_head: bytes | Sequence[int] = b"",
     detail: str = "",
+    compression: str = "",
 ) -> CorruptRecordError:
     """The exception for a reason of `scan` or `check_frames`.
 
-    ``buffer_head``: the first bytes of the file, for the hint of what it looks like; it is only looked at
-    where the trouble is at offset 0.
+    ``buffer_head``: the first bytes of the stream, for the hint of what it looks like; they are only looked
+    at where the trouble is at offset 0. ``compression``: what they were decompressed from.
     """
     hint = ""
     head = bytes(buffer_head)
-    if offset == 0 and head and reason in ("bad_length_crc", "truncated_header"):
-        looks = sniff(head)
+    if offset == 0 and head and not is_frame(head):
+        looks = sniff(head, b"" if compression else file_tail(path))
         if looks is not None:
-            hint = f"This is no TFRecord file: it looks like {looks}."
-            if looks.startswith(("gzip", "zlib")):
-                hint = f"It looks like {looks}: leave compression_type out, or name it."
+            hint = _hint(looks, compression)
     elif reason == "index_mismatch":
         hint = "The index does not fit the data; rebuild it."
     return _ERROR_TYPES.get(reason, CorruptRecordError)(path, record, offset, reason, detail, hint)
+
+
+def _hint(looks: str, compression: str) -> str:
+    """What to do about a stream that begins with something else than a record."""
+    if not looks.startswith(("gzip", "zlib")):
+        where = f"what is in its {compression} stream" if compression else "it"
+        return f"This is not a TFRecord file: {where} looks like {looks}."
+    if compression:
+        return f"The file is compressed twice: its {compression} stream holds {looks}. Decompress it once."
+    return f"It looks like {looks}: leave compression_type out, or name it."

@@ -18,6 +18,7 @@ __all__ = [
     "calls_from",
     "check_count",
     "check_threads",
+    "known_names",
     "listed",
     "near_matches",
     "warn_caller",
@@ -26,7 +27,7 @@ __all__ = [
 _MOST_THREADS = 256
 # Comparing names takes about 10 microseconds each.
 _MOST_COMPARED = 10_000
-_MOST_LISTED = 20
+_MOST_LISTED = 24
 # Frames of these are between a line of the user and the place in the library that has something to say.
 _PASSED_THROUGH = (
     *("indexer", "tfrecord", "torch", "torchdata"),
@@ -71,6 +72,13 @@ def listed(names: Iterable[str]) -> str:
     if len(shown) > _MOST_LISTED:
         shown[-1] = "..."
     return ", ".join(shown) or "none"
+
+
+def known_names(name: object, known: Iterable[str], words: str = "there are") -> str:
+    """The end of a message about an unknown name: which are much like it, and which there are."""
+    names = list(known)
+    near = near_matches(name, names)
+    return f"{near} ({words} {listed(names)})" if near else f"; {words} {listed(names)}"
 
 
 class CallerPlace(NamedTuple):

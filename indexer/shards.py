@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from .compression import WINDOW_BITS, detect, is_frame
 from .errors import printable
 from .files import is_url, path_name
-from .framing import HEAD_SIZE, HEADER_SIZE
+from .framing import HEADER_SIZE
 from .names import is_candidate, shard_name
 from .options import warn_caller
 from .paths import expand_paths
+from .sniffing import HEAD_SIZE
 
 __all__ = ["ShardSet", "expand_shards", "shard_sets"]
 

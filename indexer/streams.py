@@ -191,7 +191,12 @@ class _Walk:
 
     def corrupt(self, reason: str, offset: int, head: bytes) -> CorruptRecordError:
         return corrupt_error(
-            reason, path=self.source.path, record=self.record, offset=offset, buffer_head=head
+            reason,
+            path=self.source.path,
+            record=self.record,
+            offset=offset,
+            buffer_head=head,
+            compression=getattr(self.source, "compression", ""),
         )
 
     def mapped(self, start: tuple[int, int]) -> Iterator[Chunk]:

@@ -96,7 +96,7 @@ def check_messages(data: bytes, lists: bool) -> None:
     if native[0] is None:
         for own, others in zip(native[1:], reference[1:], strict=True):
             same("records", repr(own), repr(others))
-    same("kinds", decode.record_kind(second), decode_reference.record_kind(second))
+    same("kinds", decode.record_class(second), decode_reference.record_class(second))
     lengths = np.array([len(record) for record in batch], np.int64)
     places = (b"".join(batch),), np.cumsum(lengths) - lengths, lengths
     same("checks", decode.check_records(*places).tolist(), decode_reference.check_records(*places).tolist())

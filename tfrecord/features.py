@@ -2,7 +2,7 @@
 
 A spec alone decides the type of its column. `FixedLenFeature` is a dense array; `VarLenFeature`,
 `RaggedFeature` and the short names (``"byte"``/``"bytes"``, ``"int"``/``"int64"``, ``"float"``/``"float32"``)
-are ragged.
+are ragged. ``"str"`` and ``"string"`` are bytes, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from indexer.options import known_names
+
 __all__ = [
     "DTYPES",
+    "EMPTY",
+    "NAMED",
+    "REQUIRED",
     "Column",
     "FeaturePlan",
     "FixedLenFeature",
@@ -25,6 +30,8 @@ __all__ = [
     "VarLenFeature",
     "check_cast",
     "compile_features",
+    "no_feature",
+    "one_of",
     "resolve_dtype",
 ]
 
@@ -32,6 +39,8 @@ __all__ = [
 DTYPES: dict[str, tuple[str, str | None]] = {
     "byte": ("bytes", None),
     "bytes": ("bytes", None),
+    "str": ("bytes", None),
+    "string": ("bytes", None),
     "int": ("int64", "int64"),
     "float": ("float", "float32"),
     **{name: ("float", name) for name in ("float16", "float32", "float64")},
@@ -43,25 +52,33 @@ _PYTHON_TYPES: dict[Any, str] = {bytes: "bytes", int: "int64", float: "float32",
 
 
 def resolve_dtype(dtype: Any) -> tuple[str, str | None]:
-    """The stored kind and the result's dtype that a name (blanks around it ignored), a NumPy dtype or scalar
-    class, or one of the classes `bytes`, `int`, `float`, `bool` stands for.
+    """The stored kind and the result's dtype that a type stands for.
+
+    Args:
+        dtype: a name (blanks around it are ignored), a NumPy dtype or scalar class, one of the classes
+            `bytes`, `int`, `float`, `bool`, or a TensorFlow dtype such as ``tf.string``.
 
     Raises:
         ValueError: it stands for none; the message lists the valid names.
     """
-    name = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
-    if name is None and isinstance(dtype, str):
-        name = dtype.strip()
-    elif (
-        name is None
-        and isinstance(dtype, np.dtype | type)
-        and (isinstance(dtype, np.dtype) or issubclass(dtype, np.generic))
-    ):
-        described = np.dtype(dtype)
-        name = "bytes" if described.kind == "S" else described.name
+    name = _dtype_name(dtype)
     if name is None or name not in DTYPES:
-        raise ValueError(f"unknown type {dtype!r}; valid are {', '.join(map(repr, DTYPES))}")
+        raise ValueError(f"unknown type {dtype!r}{known_names(name, DTYPES, 'valid are')}")
     return DTYPES[name]
+
+
+def _dtype_name(dtype: Any) -> str | None:
+    if isinstance(dtype, str):
+        return dtype.strip()
+    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:
+        return _PYTHON_TYPES[dtype]
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        described = np.dtype(dtype)
+        return "bytes" if described.kind == "S" else described.name
+    # A TensorFlow dtype, of which these two attributes are known.
+    if hasattr(dtype, "as_numpy_dtype") and isinstance(getattr(dtype, "name", None), str):
+        return str(dtype.name).removesuffix("_ref")
+    return None
 
 
 def check_cast(values: np.ndarray[Any, Any], dtype: str) -> tuple[np.ndarray[Any, Any], int]:
@@ -158,13 +175,18 @@ def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, 
     return np.ascontiguousarray(array).astype(target.newbyteorder("<")).tobytes()
 
 
+EMPTY, NAMED, REQUIRED = "empty", "named", "required"
+
+
 @dataclass(frozen=True)
 class Column:
     """One requested feature, ready for the kernels.
 
     ``kind`` is None where any kind will do. ``shape`` is None for a ragged column. ``dtype`` is None for
     bytes.
-    ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes.
+    ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes. ``absent`` says what a
+    record without a ragged column is: ``EMPTY`` (an empty row), ``NAMED`` (the same, but some record should
+    have it) or ``REQUIRED`` (an error).
     """
 
     key: str
@@ -173,6 +195,7 @@ class Column:
     shape: tuple[int, ...] | None = None
     default: Any = None
     raw: bool = False
+    absent: str = EMPTY
     #: Whether a dense column is numbers just as they are stored.
     stored: bool = field(init=False, compare=False, repr=False)
 
@@ -316,6 +339,21 @@ class FeaturePlan:
     def __reduce__(self) -> tuple[Any, ...]:
         return FeaturePlan, (self.columns,)
 
+    @cached_property
+    def required(self) -> tuple[tuple[int, Column], ...]:
+        """Place and column of each ragged one that every record must have."""
+        return tuple((i, column) for i, column in enumerate(self.columns or ()) if column.absent == REQUIRED)
+
+    @cached_property
+    def needed(self) -> tuple[tuple[int, Column], ...]:
+        """Place and column of each that every record must have, which of feature lists the dense ones without
+        a default are, too."""
+        return tuple(
+            (i, column)
+            for i, column in enumerate(self.columns or ())
+            if column.absent == REQUIRED or (column.shape is not None and column.default is None)
+        )
+
     @property
     def names(self) -> tuple[str, ...] | None:
         return None if self.columns is None else tuple(column.key for column in self.columns)
@@ -332,19 +370,27 @@ class FeaturePlan:
         known = {column.key: column for column in self.columns}
         for name in wanted:
             if name not in known:
-                raise KeyError(f"no feature {name!r}; there are {', '.join(map(repr, known)) or 'none'}")
+                raise no_feature(name, known)
         return FeaturePlan(tuple(known[name] for name in wanted))
 
 
 _ALL = FeaturePlan(None)
 
 
-def compile_features(features: Any) -> FeaturePlan:
+def no_feature(name: str, known: Iterable[str]) -> KeyError:
+    """The error for the name of a feature that is not among the known ones."""
+    names = list(known)
+    return KeyError(f"no feature {name!r}{known_names(name, names)}")
+
+
+def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:
     """Make a plan of what a user asked for.
 
     Args:
         features: None, ``[]`` or ``{}``: every feature. A list or tuple of names: these, of whatever kind. A
             mapping of names to a spec, a short name, or None (any kind). A plan is given back as it is.
+        required: whether a record must have what is asked for by name or short name, as in 1.x. (What a spec
+            says holds in any case.)
 
     Raises:
         TypeError: a name that is not a string, or features that are none of these.
@@ -354,21 +400,22 @@ def compile_features(features: Any) -> FeaturePlan:
         return _ALL
     if isinstance(features, FeaturePlan):
         return features
+    absent = REQUIRED if required else NAMED
     if isinstance(features, Mapping):
         items = tuple(features.items())
         try:
-            return _compile(items)
+            return _compile(items, absent)
         except TypeError:  # something unhashable among them: compiled anew, for the clear message
-            return _compile.__wrapped__(items)
+            return _compile.__wrapped__(items, absent)
     if isinstance(features, list | tuple):
-        return _compile.__wrapped__(tuple((name, None) for name in features))
+        return _compile.__wrapped__(tuple((name, None) for name in features), absent)
     raise TypeError(
         f"features are None, a list of names or a dict of name to type, not {type(features).__name__}"
     )
 
 
 @lru_cache(maxsize=256)
-def _compile(items: tuple[tuple[Any, Any], ...]) -> FeaturePlan:
+def _compile(items: tuple[tuple[Any, Any], ...], absent: str) -> FeaturePlan:
     if not items:
         return _ALL
     columns: dict[str, Column] = {}
@@ -383,15 +430,33 @@ def _compile(items: tuple[tuple[Any, Any], ...]) -> FeaturePlan:
         if key in columns:
             raise ValueError(f"the feature {key!r} is named twice")
         if spec is None:
-            columns[key] = Column(key, None)
+            columns[key] = Column(key, None, absent=absent)
         elif isinstance(spec, _Spec):
             columns[key] = spec.column(key)
         else:
-            try:
-                kind, dtype = resolve_dtype(spec)
-            except ValueError as error:
-                raise ValueError(
-                    f"feature {key!r}: {error}, a FixedLenFeature, VarLenFeature or RaggedFeature"
-                ) from None
-            columns[key] = Column(key, kind, dtype)
+            columns[key] = _named_column(key, spec, absent)
     return FeaturePlan(tuple(columns.values()))
+
+
+def _named_column(key: str, name: Any, absent: str) -> Column:
+    try:
+        kind, dtype = resolve_dtype(name)
+    except ValueError as error:
+        others = "or a FixedLenFeature, VarLenFeature or RaggedFeature"
+        raise ValueError(f"feature {key!r}: {error}, {others}") from None
+    return Column(key, kind, dtype, absent=absent)
+
+
+def one_of(
+    features: Any, description: Any, names: tuple[str, str] = ("features", "description")
+) -> FeaturePlan:
+    """The plan of what is asked for under 2.x's name or under 1.x's, which makes named features required.
+
+    Raises:
+        TypeError: both are given. As `compile_features`.
+    """
+    if features is not None and description is not None:
+        raise TypeError(f"give {names[0]} or {names[1]}, not both: they are two names for one thing")
+    if features is not None:
+        return compile_features(features)
+    return compile_features(description, required=True)

@@ -14,12 +14,14 @@ from typing import Any
 
 from indexer.files import is_url, path_name
 from indexer.formats import load_index
+from indexer.options import warn_caller
 from indexer.streams import normalize_compression
+from tfrecord._kernels.record_type import MESSAGES, SAMPLE, settle
 from tfrecord._reading.damage import DamagePolicy, OnError
-from tfrecord._reading.decoder import SAMPLE, LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
+from tfrecord._reading.decoder import LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
 from tfrecord._reading.open_files import folder_of, place
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
-from tfrecord.features import FeaturePlan, compile_features
+from tfrecord.features import FeaturePlan, one_of
 from tfrecord.iterator_utils import check_weights, sample_iterators
 from tfrecord.parse import decode_record
 
@@ -74,27 +76,38 @@ class _Source:
         return chain.from_iterable(group for run in self.runs() for group in run.groups())
 
     def records(self, plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Iterator[Any]:
-        """Each record decoded; a requested key that is not there is an error."""
+        """Each record decoded."""
         return chain.from_iterable(self._records(plan, sequence_plan))
 
     def _records(self, plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Iterator[list[Any]]:
 
         def decode(payload: memoryview) -> Any:
-            return decode_record(payload, plan, sequence_plan, missing="error")
+            return decode_record(payload, plan, sequence_plan)
 
-        looked = sequence_plan is not None
+        looked = False
         for run in self.runs():
             if not looked:
                 looked = True
-                warn_of_feature_lists(self.path, islice(run.payloads(), SAMPLE))
+                self._look(islice(run.payloads(), SAMPLE), sequence_plan is not None)
 
             def failed(place: int, payload: memoryview, error: LocatedError, run: RecordRun = run) -> None:
-                located = error.at(self.path, run.first + place * run.step)
+                located = error.at(
+                    self.path, run.first + place * run.step, run.base + int(run.offsets[place])
+                )
                 if not is_damage(payload, error):
                     raise located from None
                 self.policy.handle(located)
 
             yield from decoded_ahead(run.payloads(), 0, run.check, decode, failed)
+
+    def _look(self, payloads: Iterator[memoryview], wants_lists: bool) -> None:
+        """Say so where the first records are not what the loader is for."""
+        first = list(payloads)
+        found = settle(first, MESSAGES)
+        if found.warning:
+            warn_caller(f"{self.path}: {found.warning}")
+        if not wants_lists:
+            warn_of_feature_lists(self.path, first)
 
 
 def _check_shard(shard: Shard | None) -> Shard:
@@ -155,6 +168,7 @@ def example_loader(
     shard: Shard | None = None,
     compression_type: str | None = None,
     *,
+    features: Any = None,
     verify: bool = True,
     on_error: OnError = "raise",
     max_skips: int | None = None,
@@ -167,7 +181,9 @@ def example_loader(
 
     Args:
         description: which features: None, ``[]`` or ``{}``: all; a list or tuple of names; a dict of name to
-            ``"byte"``, ``"int"``, ``"float"``, None (any kind), or a spec such as `FixedLenFeature`.
+            ``"byte"``, ``"int"``, ``"float"``, None (any kind), or a spec such as `FixedLenFeature`. What is
+            named without a spec must be in every record.
+        features: the same, but a record without what is named has an empty one. Give one of the two.
 
     The others are those of `tfrecord_iterator`.
 
@@ -175,7 +191,7 @@ def example_loader(
         ValueError: at the call, an unknown type name (the message lists the valid ones).
         MissingFeatureError: a KeyError; FeatureKindError: a TypeError; both name key, file and record.
     """
-    plan = compile_features(description)
+    plan = one_of(features, description)
     policy = DamagePolicy(on_error, max_skips)
     return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, None)
 
@@ -188,15 +204,19 @@ def sequence_loader(
     shard: Shard | None = None,
     compression_type: str | None = None,
     *,
+    features: Any = None,
+    sequence_features: Any = None,
     verify: bool = True,
     on_error: OnError = "raise",
     max_skips: int | None = None,
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The records of a file of `tf.train.SequenceExample`, each as a pair of dicts: context, feature lists.
 
-    A feature list is a list with an item a step. The descriptions, and all else, as for `example_loader`.
+    A feature list is a list with one item per step. ``context_description`` and ``features_description``, or
+    ``features`` and ``sequence_features``, and all else are as for `example_loader`.
     """
-    plan, lists = compile_features(context_description), compile_features(features_description)
+    plan = one_of(features, context_description, ("features", "context_description"))
+    lists = one_of(sequence_features, features_description, ("sequence_features", "features_description"))
     policy = DamagePolicy(on_error, max_skips)
     return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, lists)
 
@@ -209,13 +229,15 @@ def tfrecord_loader(
     sequence_description: Any = None,
     compression_type: str | None = None,
     *,
+    features: Any = None,
+    sequence_features: Any = None,
     verify: bool = True,
     on_error: OnError = "raise",
     max_skips: int | None = None,
 ) -> Iterator[Any]:
-    """`sequence_loader` where there is a ``sequence_description``, else `example_loader`."""
-    plan = compile_features(description)
-    lists = None if sequence_description is None else compile_features(sequence_description)
+    """`sequence_loader` where there is a ``sequence_description`` (or ``sequence_features``), else
+    `example_loader`."""
+    plan, lists = _asked(features, description, sequence_features, sequence_description)
     policy = DamagePolicy(on_error, max_skips)
     return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, lists)
 
@@ -230,6 +252,8 @@ def multi_tfrecord_loader(
     infinite: bool = True,
     shard: Shard | None = None,
     *,
+    features: Any = None,
+    sequence_features: Any = None,
     seed: int | None = None,
     verify: bool = True,
     on_error: OnError = "raise",
@@ -253,8 +277,7 @@ def multi_tfrecord_loader(
         raise TypeError(f"splits is a mapping of name to weight, not {type(splits).__name__}")
     weights = check_weights(splits.values(), list(splits))
     check_pattern(data_pattern, sum(weight > 0 for weight in weights))
-    plan = compile_features(description)
-    lists = None if sequence_description is None else compile_features(sequence_description)
+    plan, lists = _asked(features, description, sequence_features, sequence_description)
     policy = DamagePolicy(on_error, max_skips)
     loaders: list[Callable[[], Iterator[Record]]] = []
     for split, weight in zip(splits, weights, strict=True):
@@ -266,6 +289,17 @@ def multi_tfrecord_loader(
         source = _Source(path, index_path, shard, compression_type, verify, policy)
         loaders.append(lambda source=source: source.records(plan, lists))  # type: ignore[misc]
     return sample_iterators(loaders, weights, infinite, seed=seed)
+
+
+def _asked(
+    features: Any, description: Any, sequence_features: Any, sequence_description: Any
+) -> tuple[FeaturePlan, FeaturePlan | None]:
+    plan = one_of(features, description)
+    if sequence_features is None and sequence_description is None:
+        return plan, None
+    return plan, one_of(
+        sequence_features, sequence_description, ("sequence_features", "sequence_description")
+    )
 
 
 def check_pattern(pattern: Any, num_splits: int) -> None:

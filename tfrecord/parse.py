@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from itertools import repeat
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
-from indexer.options import check_threads
+from indexer.options import check_threads, near_matches
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._columns.build import finish_column, finish_value
+from tfrecord._columns.build import finish_column, finish_value, in_step
 from tfrecord._kernels.codes import (
     BYTES,
     KIND_CONFLICT,
@@ -21,24 +21,28 @@ from tfrecord._kernels.codes import (
     KINDS,
     MISSING,
     REASONS,
+    TOO_MANY,
     UNKNOWN,
     WRONG_COUNT,
 )
 from tfrecord._kernels.engine import decode_kernel as kernel
-from tfrecord.features import Column, FeaturePlan, compile_features
+from tfrecord.features import REQUIRED, Column, FeaturePlan, compile_features, no_feature
 
 __all__ = [
-    "bad_messages",
+    "INVALID",
+    "bad_rows",
     "decode_batch",
     "decode_record",
     "parse_example",
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
-    "record_kind",
 ]
 
 _ANY = Column("", None)
+INVALID = "is not a valid Example or SequenceExample"
+_EVERY = compile_features(None)
+_ABSENCES = ("is missing", "is empty", "has no kind")
 _NATIVE = {"bytes": None, "float": "float32", "int64": "int64"}
 
 
@@ -113,18 +117,14 @@ def parse_single_sequence_example(
     )
 
 
-def record_kind(payload: Any) -> str:
-    """``"example"``, ``"sequence_example"`` (it has feature lists) or ``"bytes"`` (no valid message of
-    either, or
-    one that has neither features nor feature lists). An empty payload is an Example. Looks at the whole
-    payload."""
-    return ("bytes", "example", "sequence_example")[kernel.record_kind(payload)]
-
-
-def bad_messages(payloads: BytesColumn) -> list[tuple[int, str]]:
-    """Row and reason of each payload that is not a valid message, looked at completely."""
+def bad_rows(payloads: BytesColumn) -> list[tuple[int, DecodeError]]:
+    """Row and error of each payload that is not a valid message; every value is checked."""
     statuses = kernel.check_records(payloads.buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids)
-    return [(int(row), REASONS[int(statuses[row])]) for row in np.flatnonzero(statuses)]
+    return [(int(row), _invalid(int(statuses[row]))) for row in np.flatnonzero(statuses)]
+
+
+def _invalid(status: int, row: int | None = None) -> DecodeError:
+    return DecodeError(f"{INVALID}: {REASONS[status]}", record=row)
 
 
 def decode_batch(
@@ -153,21 +153,17 @@ def decode_batch(
 
 
 def decode_record(
-    payload: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None = None, *, missing: str = "empty"
+    payload: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None = None
 ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
     """Decode one payload to a dict (of a SequenceExample to two); see `parse_single_example`.
-
-    Args:
-        missing: ``"empty"``, or ``"error"``: a requested key that the record does not have is a
-            MissingFeatureError, unless it has a default.
 
     Raises:
         As `parse_example`, with ``record`` 0.
     """
-    failure, context, lists = _decoder(plan, sequence_plan).record(payload, missing == "error")
+    failure, context, lists = _decoder(plan, sequence_plan).record(payload)
     if failure is not None:
         error = _error(failure)
-        raise _damage(_Buffers((payload,)), plan, sequence_plan, error) or error
+        raise _damage(_Buffers((payload,)), plan, sequence_plan, error) or _suggest(error, payload)
     if plan.hollow or sequence_plan is not None and sequence_plan.hollow:
         decode_batch(as_payloads((payload,)), plan, sequence_plan=sequence_plan)
     for column in plan.special:
@@ -175,8 +171,15 @@ def decode_record(
     if sequence_plan is None:
         return context  # type: ignore[no-any-return]
     for column in sequence_plan.special:
-        lists[column.key] = [finish_value(column, step) for step in lists[column.key]]
+        lists[column.key] = [_finish_step(column, *step) for step in enumerate(lists[column.key])]
     return context, lists
+
+
+def _finish_step(column: Column, number: int, step: Any) -> Any:
+    try:
+        return finish_value(column, step)
+    except (DecodeError, MissingFeatureError) as error:
+        raise type(error)(in_step(error.reason, number), key=column.key, record=0) from None
 
 
 def _payload(serialized: Any) -> Any:
@@ -227,7 +230,7 @@ def _narrow(
     ]
     for name in names:
         if name not in of_context and name not in of_lists:
-            raise KeyError(f"no feature {name!r} in the context or the feature lists")
+            raise no_feature(name, (*(known or ()), *(listed or ())))
     return plan.select(of_context), sequence_plan.select(of_lists)
 
 
@@ -243,12 +246,12 @@ def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | 
     """What the kernel is asked for: key, kind, shape of a row (None: ragged), a row of defaults in the stored
     dtype.
 
-    Defaults of other dtypes and of bytes are put in here, from a ragged column; the kernel is told (``b""``)
-    that there is one.
+    A ragged column without a fallback must be there, and may be missing with ``b""``. Defaults of other
+    dtypes and of bytes are put in here, from a ragged column.
     """
     kind = KINDS.get(column.kind or "", UNKNOWN)
     if column.shape is None:
-        return column.key, kind, None, None
+        return column.key, kind, None, None if column.absent == REQUIRED else b""
     if column.default is not None and (
         column.raw or column.dtype != _NATIVE[str(column.kind)] or kind == BYTES
     ):
@@ -256,24 +259,40 @@ def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | 
     return column.key, kind, () if column.raw else column.shape, column.default
 
 
-def _error(failure: tuple[int, int, str | None, int, int]) -> TFRecordError:
+def _error(failure: tuple[int, int, str | None, int, int, int]) -> Any:
     """The one place where a kernel's status becomes an exception."""
-    status, row, key, first, second = failure
+    status, row, key, first, second, step = failure
+    made: Any = DecodeError
     if status == KIND_MISMATCH:
-        reason = f"is of kind {KIND_NAMES[second]}, not {KIND_NAMES[first]}"
+        made, reason = FeatureKindError, f"is of kind {KIND_NAMES[second]}, not {KIND_NAMES[first]}"
         if second == BYTES:
-            reason += "; raw=True in its spec reads the bytes as an array"
-        return FeatureKindError(reason, key=key, record=row)
-    if status == KIND_CONFLICT:
-        reason = f"is of kind {KIND_NAMES[second]}, but of kind {KIND_NAMES[first]} before"
-        return FeatureKindError(reason, key=key, record=row)
-    if status == MISSING:
-        return MissingFeatureError(
-            "is empty and has no default" if first else "is missing and has no default", key=key, record=row
+            reason += "; FixedLenFeature(shape, dtype, raw=True) reads the bytes as an array"
+    elif status == KIND_CONFLICT:
+        made, reason = (
+            FeatureKindError,
+            f"is of kind {KIND_NAMES[second]}, but of kind {KIND_NAMES[first]} before",
         )
-    if status == WRONG_COUNT:
-        return DecodeError(f"has {second} values, not {first}", key=key, record=row)
-    return DecodeError(REASONS[status], key=key, record=row)
+    elif status == MISSING:
+        made, reason = MissingFeatureError, f"{_ABSENCES[first]} and has no default"
+    elif status == WRONG_COUNT:
+        reason = f"has {second} values, not {first}"
+    elif status >= TOO_MANY:
+        reason = REASONS[status]
+    else:
+        reason = f"{INVALID}: {REASONS[status]}"
+    return made(reason if step < 0 else in_step(reason, step), key=key, record=row)
+
+
+def _suggest(error: Any, payload: Any) -> Any:
+    """The error of a payload; where a feature is missing, with the names there that are much like it."""
+    if not isinstance(error, MissingFeatureError) or "is missing" not in error.reason:
+        return error
+    try:
+        context, lists = decode_record(payload, _EVERY, _EVERY)
+    except (DecodeError, FeatureKindError):
+        return error
+    reason = error.reason + near_matches(error.key, (*context, *lists))
+    return MissingFeatureError(reason, key=error.key, record=error.record)
 
 
 def _first_error(
@@ -299,7 +318,7 @@ def _first_error(
             error = found.at(None, row)
             break
     damage = _damage(_rows(payloads, row, row + 1), plan, sequence_plan, error)
-    return error if damage is None else damage.at(None, row)
+    return _suggest(error, _row(payloads, row)) if damage is None else damage.at(None, row)
 
 
 def _damage(
@@ -324,6 +343,10 @@ def _any_kind(plan: FeaturePlan) -> FeaturePlan:
     return compile_features([column.key for column in plan.columns]) if plan.columns else plan
 
 
+def _row(payloads: Any, row: int) -> Any:
+    return payloads.buffers[row] if payloads.offsets is None else payloads.view(row)
+
+
 def _rows(payloads: Any, start: int, stop: int) -> Any:
     if payloads.offsets is None:
         return _Buffers(payloads.buffers[start:stop])
@@ -331,6 +354,31 @@ def _rows(payloads: Any, start: int, stop: int) -> Any:
     return BytesColumn._trusted(
         payloads.buffers, payloads.offsets[start:stop], payloads.lengths[start:stop], ids
     )
+
+
+def _check_present(
+    plan: FeaturePlan,
+    sequence_plan: FeaturePlan | None,
+    present: Any,
+    lists_present: Any,
+    payloads: Any,
+    left_out: Collection[int],
+) -> None:
+    """MissingFeatureError for the first record without a feature, or a feature list, that it must have."""
+    lists = sequence_plan.needed if sequence_plan is not None else ()
+    if not plan.required and not lists:
+        return
+    count = len(payloads.buffers if payloads.offsets is None else payloads.offsets)
+    rows = np.delete(np.arange(count), list(left_out))
+    for number, column in plan.required:
+        for row in rows[~present[number]].tolist():  # absent, or without a kind
+            failure = _decoder(FeaturePlan((column,)), None).record(_row(payloads, row))[0]
+            if failure is not None and failure[0] == MISSING:
+                raise _error(failure).at(None, row)
+    for number, column in lists:
+        absent = rows[~lists_present[number]]
+        if len(absent):
+            raise MissingFeatureError(key=column.key, record=int(absent[0]))
 
 
 def _decode(
@@ -358,7 +406,10 @@ def _decode(
     count = len(buffers if payloads.offsets is None else payloads.offsets)
     if bad is not None and left_out:
         count -= len(left_out)
-        bad += [DecodeError(REASONS[status], record=row) for row, status in left_out]
+        bad += [_invalid(status, row) for row, status in left_out]
+    lists_present = None if found_lists is None else found_lists[0]
+    dropped = [row for row, _ in left_out or ()]
+    _check_present(plan, sequence_plan, found[0], lists_present, payloads, dropped)
     columns: dict[str, Any] = {}
     present, parts = found
     for column, (key, kind, splits, values) in zip(plan.columns or repeat(_ANY), parts, strict=False):

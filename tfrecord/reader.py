@@ -29,6 +29,7 @@ from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.store import CLOSED, RecordStore
 from tfrecord._reading.tables import ReaderTables
 from tfrecord._reading.view import RecordView
+from tfrecord.features import compile_features
 from tfrecord.loaders import (
     example_loader,
     multi_tfrecord_loader,
@@ -94,14 +95,15 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         index: ``"auto"`` (the sidecar beside the file, where there is one), ``"build"`` (also build a missing
             one, and replace a stale one), a path, a list of one a file, a folder, or False. Without an index,
             frames are hopped when positions are first needed; iterating alone needs none.
-        features, sequence_features: what to decode; see `tfrecord.features`. None: every feature.
-        record_type: ``"auto"`` (looks at the first records), ``"example"``, ``"sequence_example"`` or
+        features, sequence_features: what to decode; see `tfrecord.features`. None: every feature. Both also
+            declare that the records are messages.
+        record_type: ``"auto"`` (looks at some of the records), ``"example"``, ``"sequence_example"`` or
             ``"bytes"``.
         compression_type: None looks at the content; ``""``, ``"GZIP"``, ``"ZLIB"`` as in TensorFlow.
         verify: check both checksums of all that is read, however it is read.
         on_error: ``"raise"``, ``"skip"``, or a callable that is given each error. Skipped are a record whose
-            payload is damaged or is no message, and the rest of a file after a damaged length, a cut, or a
-            damaged stream. A wrong request (`KeyError`, `TypeError`) always raises.
+            payload is damaged or is not a valid message, and the rest of a file after a damaged length, a
+            cut, or a damaged stream. A wrong request (`KeyError`, `TypeError`) always raises.
         max_skips: so many damaged records are let pass.
         mmap: map local files; False reads with pread, for file systems where a mapped file may shrink.
         max_spool_bytes: how much temporary space random access to compressed files may take.
@@ -110,6 +112,8 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             memory that the process may use.
         num_threads: threads that decode, of one pool per process. They share batches of 1 MB or more;
             `batches` also gives them whole batches in turn. The results are the same.
+        allow_missing: do not complain about features that were asked for and that no record has: they are
+            empty columns, or their defaults.
 
     For type checkers, a reader is a ``TFRecordReader[ColumnBatch]``, unless its options say that its batches
     are of another type: ``TFRecordReader[SequenceBatch]`` with ``sequence_features`` or that ``record_type``,
@@ -178,6 +182,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         max_spool_bytes: int = 4 << 30,
         max_record_bytes: int | None = None,
         num_threads: int = 1,
+        allow_missing: bool = False,
     ) -> None:
         self._call = call_text(type(self).__name__, TFRecordReader.__init__, locals())
         policy = DamagePolicy(on_error, max_skips)
@@ -188,7 +193,10 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             int(max_spool_bytes),
             None if max_record_bytes is None else check_count(max_record_bytes, "max_record_bytes"),
         )
-        decoder = RecordDecoder(features, sequence_features, record_type, policy)
+        lists = None if sequence_features is None else compile_features(sequence_features)
+        decoder = RecordDecoder(
+            compile_features(features), lists, record_type, policy, allow_missing=bool(allow_missing)
+        )
         decoder.num_threads = check_threads(num_threads)
         found = expand_shards(paths)
         store = RecordStore(found, [None] * len(found), options, policy)
@@ -282,12 +290,17 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         Where damage is skipped, the rows of damaged records are left out, so that the batch is shorter than
         ``positions``; a callable ``on_error`` is told which they are.
         """
-        names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
+        names, threads = self._check_columns(columns), self._threads(num_threads)
         batch: Any = self._view.read(self._view.positions(positions), names, threads)
         return batch  # type: ignore[no-any-return]
 
     def _threads(self, num_threads: int | None) -> int:
         return self._view.decoder.num_threads if num_threads is None else check_threads(num_threads)
+
+    def _check_columns(self, columns: Iterable[str] | None) -> tuple[str, ...] | None:
+        if columns is not None:
+            self._view.prepare()  # a schema may know the names
+        return self._view.decoder.check_columns(columns)
 
     def decode(
         self,
@@ -300,7 +313,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         if not isinstance(payloads, BytesColumn):
             payloads = BytesColumn.from_list(as_payloads(payloads).buffers)
         self._view.prepare()
-        names = self._view.decoder.check_columns(columns)
+        names = self._check_columns(columns)
 
         def locate(row: int) -> tuple[str, int]:
             return self.locate(int(positions[row])) if positions is not None else (self.paths[0], row)
@@ -323,13 +336,12 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             if getattr(key, "ndim", None) != 0 or not hasattr(key, "__index__"):  # a scalar tensor has both
                 return self.read(key)
         payload, number, record = self._view.fetch_one(as_position(key, len(self), "records"))
-        if self._view.decoder.record_type is None:
-            self._view.prepare()
+        self._view.prepare()
         self._view.decoder.look(self.paths[number], [payload])
         try:
             return self._view.decoder.one(payload)
         except LOCATED_ERRORS as error:
-            raise error.at(self.paths[number], record) from None
+            raise self._view.decoder.located(error, self.paths[number], record) from None
 
     @overload
     def __iter__(self: TFRecordReader[ColumnBatch]) -> Iterator[Record]: ...
@@ -352,6 +364,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         self._view.prepare()
         for rows in self._view.rows():
             yield from self._view.decoder.records(rows)
+        self._view.end_pass()
 
     def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
         """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
@@ -387,11 +400,11 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             num_threads: instead of the reader's. With several, batches are decoded ahead, as many at once.
 
         The good records before damage come as a batch of their own before it raises. Where damage is skipped,
-        batches are filled up with the records behind it; only records that are intact but no message leave
-        theirs shorter.
+        batches are filled up with the records behind it; only records that are intact but not valid messages
+        leave theirs shorter.
         """
         size = check_count(batch_size, "batch_size")
-        names, threads = self._view.decoder.check_columns(columns), self._threads(num_threads)
+        names, threads = self._check_columns(columns), self._threads(num_threads)
         batches: Any
         if not shuffle:
             batches = stored_batches(self._view, size, names, drop_last, threads)
@@ -420,7 +433,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         """
         store = self._view.store
         if self._schema is None:
-            self._schema = read_schema(store)
+            self._schema = read_schema(store, self._view.record_type)
         return self._schema
 
     def select(self, positions: Any) -> Self:

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
-from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan, sniff
+from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan
 from indexer.names import split_compression
-from indexer.options import check_threads, near_matches
+from indexer.options import check_threads
 from indexer.outputs import STREAM, Outputs
 from indexer.paths import Paths, expand_paths
 from indexer.progress import Progress, Report, shown
+from indexer.sniffing import sniff
 from indexer.streams import normalize_compression
-from tfrecord._repair.checker import RECORD_TYPES, Checker
+from tfrecord._kernels.record_type import check_record_type
+from tfrecord._repair.checker import Checker
 from tfrecord._repair.inflate import StreamDamage, any_set
 from tfrecord._repair.mapped import decompressed, forget, opened
 from tfrecord._repair.reports import MOST_ENTRIES, Damage, FileReport, SalvageReport, VerifyReport
@@ -68,10 +70,7 @@ def verify(
     ...     print(damage.path, damage.record, damage.reason)
     data/b.tfrecord 17 bad_payload_crc
     """
-    if record_type not in RECORD_TYPES:
-        known = ", ".join(map(repr, RECORD_TYPES))
-        hint = near_matches(record_type, RECORD_TYPES)
-        raise ValueError(f"record_type is {record_type!r}; it may be {known}{hint}")
+    check_record_type(record_type)
     kind = normalize_compression(compression_type)
     threads = check_threads(num_threads)
     files = _files(paths)

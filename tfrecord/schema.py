@@ -14,15 +14,26 @@ from indexer.index import RecordIndex
 from tfrecord._columns.kept import KeptColumns
 from tfrecord._kernels.codes import KINDS
 from tfrecord._kernels.engine import decode_kernel as kernel
+from tfrecord._kernels.record_type import MESSAGES, SAMPLE, RecordType, Sample, check_record_type
 from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
 
-__all__ = ["FeatureSchema", "Schema", "SchemaCollector", "check_metadata", "dense_plan", "merge_schemas"]
+__all__ = [
+    "FeatureSchema",
+    "Schema",
+    "SchemaCollector",
+    "check_metadata",
+    "dense_plan",
+    "invalid_text",
+    "merge_schemas",
+]
 
 _RECORDS_AT_ONCE = 1024
 # A file with more different keys has no schema that would say anything.
 _MOST_KEYS = 65_536
 # More names than that are no schema either.
 _MOST_KEY_BYTES = 4 << 20
+# So many numbers of invalid records are kept.
+_INVALID_KEPT = 16
 # The least number of values where no record has any.
 _NONE = 2**63 - 1
 
@@ -33,7 +44,7 @@ class FeatureSchema:
 
     ``kind`` is ``"bytes"``, ``"float"``, ``"int64"``, or ``"unknown"`` where no record gives it one.
     ``num_present`` counts the records that have it with a kind (of a feature list: that have it),
-    ``num_records`` all of them. ``min_length`` and ``max_length`` are values a record (steps of a feature
+    ``num_records`` all valid ones. ``min_length`` and ``max_length`` are values a record (steps of a feature
     list), 0 where no record has it. ``shape`` is that of one record's values where all records have the same,
     ``()`` for one value; else None. ``min_step`` and ``max_step`` are the values a step of a feature list,
     else None.
@@ -58,8 +69,8 @@ class FeatureSchema:
 class Schema(Mapping[str, FeatureSchema]):
     """Features by key; of SequenceExamples those of the context, with ``feature_lists`` beside them.
 
-    Attributes: ``record_type`` (``"example"``, ``"sequence_example"``, ``"bytes"``), ``num_records``,
-    ``feature_lists`` (a mapping like this one).
+    Attributes: ``record_type`` (``"example"``, ``"sequence_example"``, ``"bytes"``), ``num_records`` (all of
+    them), ``num_invalid`` (those that are not valid messages), ``feature_lists`` (a mapping like this one).
     """
 
     def __init__(
@@ -68,11 +79,13 @@ class Schema(Mapping[str, FeatureSchema]):
         feature_lists: Mapping[str, FeatureSchema],
         record_type: str,
         num_records: int,
+        num_invalid: int = 0,
     ) -> None:
         self._features = dict(features)
         self.feature_lists: Mapping[str, FeatureSchema] = MappingProxyType(dict(feature_lists))
         self.record_type = record_type
         self.num_records = num_records
+        self.num_invalid = num_invalid
 
     def __getitem__(self, key: str) -> FeatureSchema:
         return self._features[key]
@@ -94,7 +107,10 @@ class Schema(Mapping[str, FeatureSchema]):
         lines = [f"  {key!r}: {feature}" for key, feature in self._features.items()]
         lines += [f"  {key!r} (list): {feature}" for key, feature in self.feature_lists.items()]
         plural = "s" * (self.num_records != 1)
-        return "\n".join([f"Schema of {self.num_records} record{plural} ({self.record_type})", *lines])
+        invalid = f", {self.num_invalid} invalid" if self.num_invalid else ""
+        return "\n".join(
+            [f"Schema of {self.num_records} record{plural} ({self.record_type}{invalid})", *lines]
+        )
 
 
 class SchemaCollector:
@@ -104,16 +120,27 @@ class SchemaCollector:
         columns: what to keep in the index of each record; see `tfrecord._columns.kept`. None: the columns of
             the index that is replaced, if there is one.
 
-    Values are counted, not decoded. At the first record that is no message the file is one of other bytes.
+        record_type: as that of `tfrecord.build_index`.
+
+    Values are counted, not decoded. The first records say whether they are messages at all; those of them
+    that are not valid are counted, and left out of the schema.
+
+    Attributes: ``record_type`` (settled by `finish`), ``num_invalid``, ``invalid`` (the numbers of the first
+    of these records).
     """
 
-    def __init__(self, columns: Iterable[str] | None = None) -> None:
+    def __init__(self, columns: Iterable[str] | None = None, record_type: str = "auto") -> None:
         names = (columns,) if isinstance(columns, str) else tuple(columns or ())
         self._kept = KeptColumns(names) if names else None
         self._takes_over = columns is None
         self._count = 0
-        self._type = ""
+        # A column that is kept says that the records are messages.
+        self._declared = MESSAGES if names and record_type == "auto" else check_record_type(record_type)
+        self._sample = Sample()
         self._tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+        self.record_type = RecordType("example")
+        self.num_invalid = 0
+        self.invalid: list[int] = []
 
     def update(self, buffer: Any, payload_offsets: Any, lengths: Any) -> None:
         """Take in the records at these places of a buffer.
@@ -123,13 +150,24 @@ class SchemaCollector:
         """
         offsets = np.asarray(payload_offsets).astype(np.int64)
         sizes = np.asarray(lengths).astype(np.int64)
+        self._look(buffer, offsets, sizes)
         for start in range(0, len(offsets), _RECORDS_AT_ONCE):
             part = slice(start, start + _RECORDS_AT_ONCE)
             if self._kept is not None:
                 self._kept.update(buffer, offsets[part], sizes[part])
-            if self._type != "bytes":
+            if self.record_type.name != "bytes":
                 self._survey(buffer, offsets[part], sizes[part])
             self._count += len(offsets[part])
+
+    def _look(self, buffer: Any, offsets: Any, lengths: Any) -> None:
+        """Settle the type by the first payloads; until there are enough they count as messages."""
+        if self._sample.is_full:
+            return
+        data = memoryview(buffer).cast("B")
+        places = zip(offsets.tolist(), lengths.tolist(), strict=True)
+        self._sample.add(data[offset : offset + length] for offset, length in places)
+        if self._sample.is_full:
+            self.record_type = self._sample.record_type(self._declared)
 
     def keep(self, earlier: RecordIndex) -> None:
         """Learn what the index holds that will be replaced."""
@@ -144,29 +182,32 @@ class SchemaCollector:
         )
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Metadata for the index's header (record type and, of messages, the schema), and the columns
-        kept."""
+        """Metadata for the index's header (the type of the records, what it was decided by and, of messages,
+        the schema), and the columns kept."""
         known = [*self._tables[0], *self._tables[1]]
         columns = self._kept.finish(known) if self._kept is not None else {}
-        if self._type == "bytes":
-            return {"record_type": "bytes"}, columns
+        self.record_type = found = self._sample.record_type(self._declared)
+        metadata: dict[str, Any] = {"record_type": found.name, "looked_at": list(found[1:])}
+        if found.name == "bytes":
+            self.num_invalid, self.invalid = 0, []
+            return metadata, columns
         features, lists = ({key: list(entry) for key, entry in table.items()} for table in self._tables)
-        metadata: dict[str, Any] = {"record_type": self._type or "example"}
+        if self._declared in ("auto", MESSAGES) and any(map(_is_clean, lists, lists.values())):
+            metadata["record_type"] = "sequence_example"  # of a later record
+            self.record_type = found._replace(name="sequence_example")
         key_bytes = sum(map(len, (*features, *lists)))
         if len(features) + len(lists) <= _MOST_KEYS and key_bytes <= _MOST_KEY_BYTES:
             metadata["schema"] = {"num_records": self._count, "features": features, "feature_lists": lists}
+            metadata["schema"] |= {"num_invalid": self.num_invalid, "invalid": list(self.invalid)}
         return metadata, columns
 
     def _survey(self, buffer: Any, offsets: Any, lengths: Any) -> None:
-        status, _, has_lists, *found = kernel.survey(buffer, offsets, lengths)
+        status, good, _, *found = kernel.survey(buffer, offsets, lengths)
         if status == 10:  # too many different keys
             found = [dict.fromkeys(map(str, range(_MOST_KEYS + 1))), {}]
         elif status:
-            self._type = "bytes"
-            self._tables = ({}, {})
+            self._survey_valid(buffer, offsets, lengths)
             return
-        if has_lists or not self._type:
-            self._type = "sequence_example" if has_lists else "example"
         for table, entries in zip(self._tables, found, strict=True):
             if len(table) > _MOST_KEYS:
                 continue
@@ -176,12 +217,34 @@ class SchemaCollector:
                     merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                     old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
 
+    def _survey_valid(self, buffer: Any, offsets: Any, lengths: Any) -> None:
+        """Some of the records are not valid messages: survey the others."""
+        bad = kernel.check_records((buffer,), offsets, lengths) != 0
+        self.num_invalid += int(bad.sum())
+        rows = np.flatnonzero(bad)[: _INVALID_KEPT - len(self.invalid)]
+        self.invalid += (rows + self._count).tolist()
+        if bad.any() and not bad.all():
+            self._survey(buffer, offsets[~bad], lengths[~bad])
+
+
+def invalid_text(num_invalid: int, num_records: int, first: Sequence[int]) -> str:
+    """How many records are not valid messages, and the numbers of the first."""
+    are = "is not a valid message" if num_invalid == 1 else "are not valid messages"
+    shown = ", ".join(map(str, first)) + (", ..." if num_invalid > len(first) else "")
+    return f"{num_invalid:,} of {num_records:,} records {are}: record {shown}"
+
+
+def _is_clean(key: str, entry: list[int] | None) -> bool:
+    """Whether a key is text and some record gives its feature a kind."""
+    return bool(entry and entry[0]) and min(key, default=" ") >= " "
+
 
 def check_metadata(index: RecordIndex) -> RecordIndex:
     """The index, whose metadata is such as `SchemaCollector` makes; `IndexFileError` where it is not."""
     kind, schema = index.metadata.get("record_type"), index.metadata.get("schema")
+    looked = index.metadata.get("looked_at")
     if not (kind is None or isinstance(kind, str)) or not (
-        schema is None or _is_schema(schema, len(index), index.stream_size)
+        schema is None or _is_schema(schema, len(index), index.stream_size) and _is_looked_at(looked)
     ):
         raise IndexFileError(index.path, index.index_path, "its schema of the records is not valid")
     return index
@@ -190,11 +253,30 @@ def check_metadata(index: RecordIndex) -> RecordIndex:
 def _is_schema(schema: Any, records: int, size: int) -> bool:
     if not isinstance(schema, dict) or schema.get("num_records") != records:
         return False
+    invalid, first = schema.get("num_invalid", 0), schema.get("invalid", [])
+    if not _is_count(invalid, records) or not isinstance(first, list) or len(first) > _INVALID_KEPT:
+        return False
+    if not all(_is_count(record, records - 1) for record in first):
+        return False
     tables = schema.get("features"), schema.get("feature_lists")
     return all(
         isinstance(table, dict)
         and all(isinstance(key, str) and _is_entry(entry, records, size) for key, entry in table.items())
         for table in tables
+    )
+
+
+def _is_count(value: Any, most: int) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
+def _is_looked_at(value: Any) -> bool:
+    """Whether this is what a `RecordType` holds beside its name; 2.0.0 kept nothing."""
+    return value is None or (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(_is_count(number, SAMPLE) for number in value[:2])
+        and isinstance(value[2], str)
     )
 
 
@@ -214,12 +296,13 @@ def _is_entry(entry: Any, records: int, size: int) -> bool:
     return all(low <= number <= high for number, low, high in (*ranges, *steps))
 
 
-def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
+def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]], record_type: str) -> Schema:
     """The schema of several files together.
 
     Args:
         parts: for each file its path and the metadata of its index (or what `SchemaCollector.finish` gives);
             without a schema, ``num_records`` in it says how many records there are.
+        record_type: what the records are; of bytes there are no features.
 
     Raises:
         FeatureKindError: a feature has different kinds; the message names key, kinds and files. Unknown (no
@@ -227,11 +310,13 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
     """
     tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
     origins: dict[tuple[int, str, int], str] = {}
-    records = 0
-    types = {metadata.get("record_type", "example") for _, metadata in parts}
+    records = invalid = 0
     for path, metadata in parts:
         schema = metadata.get("schema") or {}
         records += schema.get("num_records", metadata.get("num_records", 0))
+        if record_type == "bytes":
+            continue
+        invalid += schema.get("num_invalid", 0)
         for place, name in enumerate(("features", "feature_lists")):
             for key, new in schema.get(name, {}).items():
                 for kind in (1, 2, 3):
@@ -240,14 +325,11 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Schema:
                 old = tables[place].setdefault(key, [0, 0, _NONE, -1, _NONE, -1])
                 merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                 old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
-    record_type = (
-        "bytes" if "bytes" in types else "sequence_example" if "sequence_example" in types else "example"
-    )
     made = [
-        {key: _feature(key, entry, place, records, origins) for key, entry in table.items()}
+        {key: _feature(key, entry, place, records - invalid, origins) for key, entry in table.items()}
         for place, table in enumerate(tables)
     ]
-    return Schema(made[0], made[1], record_type, records)
+    return Schema(made[0], made[1], record_type, records, invalid)
 
 
 def _feature(

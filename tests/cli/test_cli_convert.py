@@ -20,8 +20,8 @@ from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.framing import frame_record, scan
 from tfrecord._cli.conversion.layout import exact_record
+from tfrecord._kernels.record_type import classify
 from tfrecord.encode import encode_example
-from tfrecord.parse import record_kind
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ["parquet", "arrow", "npz", "jsonl", "jsonl.gz", "tar", "tfrecord.gz"]
@@ -102,7 +102,7 @@ def test_every_valid_message_of_the_cases(
     pytest.importorskip("pyarrow")
     document = json.loads((shared / "cases" / "wire-cases.json").read_text())
     payloads = [bytes.fromhex(case["hex"]) for case in document["cases"]]
-    payloads = [payload for payload in payloads if payload and record_kind(payload) == "example"]
+    payloads = [payload for payload in payloads if payload and classify(payload).name == "EXAMPLE"]
     assert len(payloads) > 50
     source = make_file(payloads)
     for form in ("parquet", "npz", "jsonl", "tar"):

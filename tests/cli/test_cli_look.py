@@ -145,7 +145,7 @@ def test_hostile_contents_do_not_reach_the_terminal(run: Run, make_file: MakeFil
     for command in (["head"], ["info"], ["stats"], ["show", "0"], ["verify"], ["head", "--json"]):
         outcome = run(command[0], path, *command[1:])
         assert not set("\x1b\x07\x9b\u202e") & set(outcome.out + outcome.err), command
-    assert "[bold]" in run("head", path).out
+    assert "[bold]" in run("head", "--record-type", "example", path).out
 
 
 def test_stats_are_right(run: Run, make_file: MakeFile) -> None:
@@ -404,7 +404,7 @@ def test_wrong_names_come_with_the_near_ones(run: Run, make_file: MakeFile, tmp_
 def test_warnings_are_lines_of_the_command(make_file: MakeFile) -> None:
     code = (
         "import sys, warnings, tfrecord.cli, tfrecord._cli.show as show\n"
-        "show.record_kind = lambda payload: warnings.warn('odd\\x1b records') or 'bytes'\n"
+        "show.batches = lambda *given, **options: warnings.warn('odd\\x1b records') or iter(())\n"
         "sys.exit(tfrecord.cli.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", code, "head", str(make_file([b"x"]))]

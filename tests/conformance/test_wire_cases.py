@@ -12,6 +12,8 @@ import pytest
 
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord import parse
+from tfrecord._kernels.codes import RecordClass
+from tfrecord._kernels.record_type import classify
 from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.features import compile_features
 from tfrecord.parse import (
@@ -220,17 +222,10 @@ def test_one_record_of_requested_features(cases: list[Case]) -> None:
     check(cases, run)
 
 
-def test_kind_of_a_record(cases: list[Case]) -> None:
+def test_class_of_a_record(cases: list[Case]) -> None:
     def run(case: Case) -> str | None:
-        kind = parse.record_kind(bytes.fromhex(case["hex"]))
-        if "error" in case["expected"]:
-            return None if kind == "bytes" else kind
-        if case["kind"] == "example" and case["name"] != "parsed_sequence_example_as_example":
-            return None if kind == "example" else kind
-        has_lists = (
-            b"\x12" in bytes.fromhex(case["hex"])[:1] or case["expected"]["ok"].get("feature_lists") != {}
-        )
-        return None if kind == ("sequence_example" if has_lists else "example") else kind
+        found = classify(bytes.fromhex(case["hex"]))
+        return None if (found is RecordClass.INVALID) == ("error" in case["expected"]) else found.name
 
     check(cases, run)
 
@@ -241,13 +236,13 @@ def test_lineage_rule_for_missing_keys(cases: list[Case]) -> None:
         wanted = requests(case)
         if wanted is None or case["kind"] != "example" or "error" in case["expected"]:
             continue
-        plan = compile_features(list(case["request"]))
+        plan = compile_features(list(case["request"]), required=True)
         missing = [key for key in case["request"] if key not in case["expected"]["ok"]]
         seen += bool(missing)
         if missing:
             with pytest.raises(KeyError) as caught:
-                parse.decode_record(bytes.fromhex(case["hex"]), plan, missing="error")
+                parse.decode_record(bytes.fromhex(case["hex"]), plan)
             assert caught.value.key == missing[0] and caught.value.record == 0  # type: ignore[attr-defined]
         else:
-            parse.decode_record(bytes.fromhex(case["hex"]), plan, missing="error")
+            parse.decode_record(bytes.fromhex(case["hex"]), plan)
     assert seen

@@ -21,7 +21,6 @@ from indexer.framing import (
     frame_record,
     scan,
     slices,
-    sniff,
 )
 
 needs_kernel = pytest.mark.skipif(kernel is None, reason="the kernel is not loaded")
@@ -237,34 +236,6 @@ def test_kernel_scan_by_every_path() -> None:
             broken = bytearray(data)
             broken[int(offsets[record]) + 12 + len(payloads[record])] ^= 128
             assert kernel.scan(broken, 0, len(data), offsets, lengths, 2, True, path=path)[::2] == (record, 4)
-
-
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        (b"\x1f\x8b\x08", "gzip"),
-        (b"\x78\x9c\x63", "zlib"),
-        (b"\x28\xb5\x2f\xfd\x00", "zstd"),
-        (b"PK\x03\x04", "zip"),
-        (b"PAR1\x15", "Parquet"),
-        (b'{"a": 1}\n', "JSON"),
-        (b"<!DOCTYPE html><html>", "HTML"),
-        (b"version https://git-lfs.github.com/spec/v1\noid", "Git-LFS"),
-        (b"hello there\nworld", "text"),
-        ("über alles".encode(), "text"),
-        (b"0 100\n100 200\n", "text index"),
-        (b"\0" * 64, "zeros"),
-        (b"TFRINDEX\1\0\0\0", "index"),
-    ],
-)
-def test_sniff(head: bytes, words: str) -> None:
-    found = sniff(head)
-    assert found is not None and words in found
-
-
-@pytest.mark.parametrize("head", [b"", b"\x05\0\0\0\0\0\0\0\xea\xb2\x04\x3e", b"\xff\xfe\x01\x02"])
-def test_sniff_says_nothing_where_it_cannot_tell(head: bytes) -> None:
-    assert sniff(head) is None
 
 
 def test_corrupt_error() -> None:

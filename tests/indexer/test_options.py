@@ -12,7 +12,7 @@ import pytest
 
 from indexer.framing import frame_record
 from indexer.names import split_compression
-from indexer.options import check_count, check_threads, listed, near_matches
+from indexer.options import check_count, check_threads, known_names, listed, near_matches
 from tfrecord.columns import ColumnBatch
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
@@ -108,4 +108,9 @@ def test_near_matches_of_very_many_names_ends_soon() -> None:
 def test_listed() -> None:
     assert listed([]) == "none"
     assert listed("ab") == "'a', 'b'"
-    assert listed(map(str, range(100))).endswith("'19', ...")
+    assert listed(map(str, range(100))).endswith("'23', ...")
+
+
+def test_known_names() -> None:
+    assert known_names("lable", ["label", "image"]) == "; did you mean 'label'? (there are 'label', 'image')"
+    assert known_names("zebra", ["label"], "valid are") == "; valid are 'label'"

@@ -20,9 +20,10 @@ import pytest
 from indexer.errors import TFRecordError
 from indexer.framing import check_frames, scan
 from tfrecord._kernels.engine import decode_kernel, encode_kernel, engine
+from tfrecord._kernels.record_type import classify
 from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.columns import BytesColumn
-from tfrecord.parse import parse_example, parse_sequence_example, parse_single_example, record_kind
+from tfrecord.parse import parse_example, parse_sequence_example, parse_single_example
 from tfrecord.reader import TFRecordReader
 from tfrecord.writer import TFRecordWriter
 
@@ -131,7 +132,7 @@ DECODERS: dict[str, Callable[[list[Any]], Any]] = {
     "a spec, two threads": lambda rows: use(parse_example(rows, SPEC, num_threads=2)),
     "one record": lambda rows: [parse_single_example(row) for row in rows],
     "SequenceExamples": lambda rows: parse_sequence_example(rows),
-    "kinds of records": lambda rows: [record_kind(row) for row in rows],
+    "kinds of records": lambda rows: [classify(row) for row in rows],
 }
 
 
@@ -209,7 +210,7 @@ def test_a_thread_that_changes_arrays_while_they_are_encoded() -> None:
             except RuntimeError as error:
                 assert "changed" in str(error)
             else:
-                assert record_kind(data) == "example"
+                assert classify(data).name == "EXAMPLE"
     finally:
         stop.set()
         thread.join()

@@ -311,7 +311,7 @@ def test_single_records_agree_with_batches(lists: bool, choices: random.Random) 
     data = messages.mutated(messages.message(lists))
     for request in requests(choices, lists):
         ragged = tuple(
-            None if part is None else part and tuple((k, kind, None, None) for k, kind, _, _ in part)
+            None if part is None else part and tuple((k, kind, None, b"") for k, kind, _, _ in part)
             for part in request
         )
         for name, make in kernels():

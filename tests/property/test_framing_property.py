@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from indexer import framing
 from indexer._engine import kernel
 from indexer.errors import TFRecordError
-from indexer.framing import check_frames, frame_header, frame_record, scan, sniff
+from indexer.framing import check_frames, frame_header, frame_record, scan
+from indexer.sniffing import sniff
 from indexer.streams import detect, iter_chunks
 
 needs_kernel = pytest.mark.skipif(kernel is None, reason="the kernel is not loaded")

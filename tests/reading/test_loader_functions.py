@@ -269,7 +269,7 @@ def test_no_description_means_everything(path: Path, description: Any) -> None:
     assert list(next(tfrecord_loader(str(path), None, description))) == ["id"]
 
 
-@pytest.mark.parametrize("name", ["int31", "string", "", 7])
+@pytest.mark.parametrize("name", ["int31", "strong", "", 7])
 def test_unknown_types_fail_at_the_call(path: Path, name: Any) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: tfrecord_loader(str(path), None, {"id": name}),

@@ -126,10 +126,10 @@ def test_every_feature_is_dense_where_the_schema_of_all_data_says_so(tmp_path: P
 
 
 def test_a_column_that_no_record_has(tmp_path: Path) -> None:
-    """It is empty where every feature is wanted, with a schema and without; else it is a wrong request."""
+    """It is empty where no schema knows better, or where it may be missing; else it is a wrong request."""
     path = write(tmp_path / "a.tfrecord", [example(number) for number in range(3)])
     for index in (False, "build"):
-        reader = TFRecordReader(path, index=index)
+        reader = TFRecordReader(path, index=index, allow_missing=bool(index))
         batch = reader.read([0, 2], columns=["nothing", "id"])
         assert sorted(batch) == ["id", "nothing"]
         assert ids(batch) == [0, 2]
@@ -137,7 +137,9 @@ def test_a_column_that_no_record_has(tmp_path: Path) -> None:
         assert batch.present["nothing"].tolist() == [False, False]
     sequences = write(tmp_path / "s.tfrecord", [sequence(number) for number in range(3)])
     for index in (False, "build"):
-        found = TFRecordReader(sequences, index=index).read([2], columns=["tokens", "nothing"])
+        found = TFRecordReader(sequences, index=index, allow_missing=bool(index)).read(
+            [2], columns=["tokens", "nothing"]
+        )
         assert found.feature_lists["tokens"].to_list() == [[[0, 2], [1, 2]]]
         assert found.context["nothing"].to_list() == [[]]
     with pytest.raises(KeyError, match="nothing"):

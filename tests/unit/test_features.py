@@ -46,7 +46,7 @@ def test_names_of_types(name: Any, expected: tuple[str, str | None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["flaot", "", "string", "Float", 3, None, str, np.complex64, ["int"], object]
+    "name", ["flaot", "", "strign", "Float", 3, None, str, np.complex64, ["int"], object]
 )
 def test_unknown_types_list_the_valid_ones(name: Any) -> None:
     with pytest.raises(ValueError, match="unknown type") as caught:

@@ -44,7 +44,8 @@ def collect(records: list[bytes], collector: SchemaCollector | None = None, chun
 
 
 def schema_of(records: list[bytes]) -> Schema:
-    return merge_schemas([("f", collect(records)[0])])
+    metadata = collect(records)[0]
+    return merge_schemas([("f", metadata)], metadata["record_type"])
 
 
 def test_schema_of_examples() -> None:
@@ -90,13 +91,13 @@ def test_schema_of_sequences() -> None:
 
 @pytest.mark.parametrize("other", [b"plain text", example(a=("int64", [1]))[:-1], b"\x18\x05"])
 def test_other_bytes(other: bytes) -> None:
-    assert collect([example(), other, example()]) == ({"record_type": "bytes"}, {})
+    metadata, columns = collect([example(), other, example()])
+    assert metadata["record_type"] == "bytes" and "schema" not in metadata and not columns
+    assert metadata["looked_at"][:2] == [0, 1]
     assert collect([b""] * 4)[0]["record_type"] == "example"
-    assert collect([])[0] == {
-        "record_type": "example",
-        "schema": {"num_records": 0, "features": {}, "feature_lists": {}},
-    }
-    assert merge_schemas([("f", {"record_type": "bytes"})]).record_type == "bytes"
+    schema = {"num_records": 0, "features": {}, "feature_lists": {}, "num_invalid": 0, "invalid": []}
+    assert collect([])[0] == {"record_type": "example", "looked_at": [0, 0, ""], "schema": schema}
+    assert merge_schemas([("f", {"record_type": "bytes"})], "bytes").record_type == "bytes"
 
 
 def test_columns_are_kept() -> None:
@@ -164,17 +165,17 @@ def test_a_column_of_two_kinds() -> None:
 def test_merging() -> None:
     first = collect([example(a=("int64", [1]), u=None)])[0]
     second = collect([example(a=("int64", [1, 2]), u=("bytes", [b"x"])), example()])[0]
-    merged = merge_schemas([("one", first), ("two", second)])
+    merged = merge_schemas([("one", first), ("two", second)], "example")
     assert merged.num_records == 3
     assert merged["a"] == FeatureSchema("int64", 2, 3, 1, 2)
     assert merged["u"] == FeatureSchema("bytes", 1, 3, 1, 1)
     third = collect([example(a=("float", [1]))])[0]
     with pytest.raises(FeatureKindError, match="'a': is of different kinds: float in three, int64 in one"):
-        merge_schemas([("one", first), ("two", second), ("three", third)])
+        merge_schemas([("one", first), ("two", second), ("three", third)], "example")
     conflict = collect([example(a=("float", [1])), example(a=("int64", [1]))])[0]
     with pytest.raises(FeatureKindError, match="float in f, int64 in f"):
-        merge_schemas([("f", conflict)])
-    assert dict(merge_schemas([])) == {}
+        merge_schemas([("f", conflict)], "example")
+    assert dict(merge_schemas([], "example")) == {}
 
 
 def test_plans_keep_the_columns_of_all_batches() -> None:
@@ -242,4 +243,4 @@ def test_names_that_are_too_long_together_are_no_schema() -> None:
     collector = SchemaCollector()
     for number in range(10):
         collect(long[number : number + 1], collector)
-    assert collector.finish()[0] == {"record_type": "example"}
+    assert collector.finish()[0] == {"record_type": "example", "looked_at": [10, 0, ""]}

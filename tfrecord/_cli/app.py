@@ -100,6 +100,7 @@ def run(args: Sequence[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:
         with any_text(), warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *place: complain(str(message))
             return _run(args)
     finally:

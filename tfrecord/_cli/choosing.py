@@ -116,7 +116,11 @@ def positions_where(reader: TFRecordReader, conditions: list[Condition]) -> npt.
 def _by_reading(reader: TFRecordReader, condition: Condition) -> npt.NDArray[np.bool_]:
     """A record fits where any of the feature's values does."""
     parts, seen = [], False
-    for batch in reader.batches(_BATCH, columns=[condition.column]):
+    try:
+        batches = reader.batches(_BATCH, columns=[condition.column])
+    except KeyError as error:
+        raise click.UsageError(str(error.args[0])) from None
+    for batch in batches:
         if isinstance(batch, BytesColumn):
             raise click.UsageError("the records are not Examples and have no features")
         context: Any = getattr(batch, "context", batch)

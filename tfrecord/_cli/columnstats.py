@@ -12,7 +12,7 @@ from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._reading.payload_batches import Batch, record_type_of
+from tfrecord._reading.payload_batches import Batch
 from tfrecord.features import compile_features
 from tfrecord.parse import decode_batch
 
@@ -202,7 +202,7 @@ def stats_of(batch: Batch, names: list[str] | None, so_far: BatchStats | None = 
     result.rows, result.bytes = len(batch.payloads), batch.num_bytes
     result.payloads._add_numbers(batch.payloads.lengths)
     result.payloads.values = result.rows
-    kind = record_type_of(batch.payloads)
+    kind = batch.record_type
     if kind == "bytes":
         return result
     sequence = _ALL if kind == "sequence_example" else None

@@ -34,8 +34,9 @@ from tfrecord._cli.conversion.formats import (
     output_format,
 )
 from tfrecord._cli.conversion.layout import build_message, exact_record
+from tfrecord._cli.problems import Problems, on_error_option, record_type_option
 from tfrecord._cli.terminal import say
-from tfrecord._reading.payload_batches import Batch, batch_of_frames, record_type_of
+from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.schema import SchemaCollector
 
 output_compression_option = click.option(
@@ -79,6 +80,8 @@ in_out_argument = click.argument(
     callback=lambda c, p, v: split_names(v),
     help="Features to write as strings to Parquet and Arrow (default: binary).",
 )
+@record_type_option
+@on_error_option
 @click.option("--round-floats", is_flag=True, help="Round float64 to float32 where it is not exact.")
 @index_option
 @json_option
@@ -91,15 +94,18 @@ def convert(
     shards: int | None,
     columns: list[str] | None,
     text: list[str] | None,
+    record_type: str,
+    on_error: str,
     round_floats: bool,
     with_index: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Convert to and from Parquet, Arrow, JSON lines, npz, WebDataset tar, and TFRecord plain or gzip.
 
     The formats are told by suffix: .parquet, .arrow, .jsonl, .npz, .tar; the usual names of TFRecord, and no
     suffix, are TFRecord; other suffixes of OUT need --to. Records keep their order, and converting back gives
-    equal values, kinds and missing features. OUT appears whole or not at all.
+    equal values, kinds and missing features. OUT appears whole or not at all. A record that is not a valid
+    message is an error, and nothing is written; with --on-error skip the other records are.
 
     \b
     Examples:
@@ -109,11 +115,17 @@ def convert(
     inputs, output = _expanded(paths[:-1], source_form), paths[-1]
     form = target_form or output_format(output)
     check_text(form, text)
-    source: Iterable[Batch] = Source(inputs, source_form, compression=compression, round_floats=round_floats)
-    if columns is not None:
-        source = Projection(source, columns)
+    problems = Problems(on_error)
+    source = Source(
+        inputs,
+        source_form,
+        compression=compression,
+        round_floats=round_floats,
+        record_type=record_type,
+        problems=problems,
+    )
     write_out(
-        source,
+        source if columns is None else Projection(source, columns),
         inputs,
         output,
         form,
@@ -124,6 +136,7 @@ def convert(
         as_json=as_json,
         label="convert",
     )
+    return problems.finish("missing from the output")
 
 
 def _expanded(paths: Iterable[str], form: str | None) -> list[str]:
@@ -148,7 +161,7 @@ class Projection:
     def __iter__(self) -> Iterator[Batch]:
         kind, unseen, seen = None, set(self._names), set[str]()
         for batch in self._source:
-            kind = kind or record_type_of(batch.payloads)
+            kind = batch.record_type
             if kind == "bytes":
                 raise click.UsageError(
                     f"{batch.path}: the records are not Examples and have no features to choose"
@@ -162,7 +175,7 @@ class Projection:
                     lists = {key: value for key, value in lists.items() if key in self._names}
                 unseen.difference_update(context, lists or ())
                 frames.append(frame_record(build_message(context, lists)))
-            yield batch_of_frames(batch.path, batch.first, b"".join(frames))
+            yield batch_of_frames(batch.path, batch.first, b"".join(frames), kind)
         if unseen and kind:
             raise click.UsageError(no_feature(sorted(unseen), seen))
 

@@ -9,6 +9,7 @@ import click
 
 from indexer.build import BuildResult, build_indexes, check_index, find_index, find_targets
 from indexer.errors import TFRecordError
+from indexer.formats import load_index
 from indexer.names import is_index_name
 from indexer.outputs import STREAM
 from tfrecord._cli.common import (
@@ -21,8 +22,9 @@ from tfrecord._cli.common import (
     paths_argument,
     progress,
 )
-from tfrecord._cli.terminal import say
-from tfrecord.schema import SchemaCollector
+from tfrecord._cli.problems import record_type_option
+from tfrecord._cli.terminal import complain, say
+from tfrecord.schema import SchemaCollector, invalid_text
 
 
 @click.command()
@@ -36,6 +38,7 @@ from tfrecord.schema import SchemaCollector
     help="text: as DALI and other readers take it.",
 )
 @columns_option
+@record_type_option
 @click.option("--force", is_flag=True, help="Build again what is fresh.")
 @click.option("--check", is_flag=True, help="Build nothing: check indexes and data completely.")
 @json_option
@@ -44,6 +47,7 @@ def index(
     jobs: int,
     form: Literal["extended", "text"],
     columns: list[str] | None,
+    record_type: str,
     force: bool,
     check: bool,
     as_json: bool,
@@ -78,7 +82,7 @@ def index(
             jobs=jobs,
             format=form,
             force=force,
-            collector_factory=(lambda: SchemaCollector(columns)) if form == "extended" else None,
+            collector_factory=(lambda: SchemaCollector(columns, record_type)) if form == "extended" else None,
             progress=lambda result: advance(1),
             drop_columns=force and form == "text",
         )
@@ -87,7 +91,20 @@ def index(
     else:
         for result in results:
             say(_line(result))
-    return 1 if any(result.status == "failed" for result in results) else 0
+    invalid = [text for result in results if (text := _invalid(result))]
+    for text in invalid:
+        complain(text)
+    return 1 if invalid or any(result.status == "failed" for result in results) else 0
+
+
+def _invalid(result: BuildResult) -> str:
+    """How many records of a file of messages are not valid, "" where all are."""
+    if result.status == "failed":
+        return ""
+    schema = load_index(result.index_path, result.path).metadata.get("schema") or {}
+    if not schema.get("num_invalid"):
+        return ""
+    return f"{result.path}: {invalid_text(schema['num_invalid'], schema['num_records'], schema['invalid'])}"
 
 
 def _line(result: BuildResult) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from indexer.build import find_index, scan_index
-from indexer.errors import DecodeError, FeatureKindError, IndexFileError, TFRecordError
+from indexer.errors import FeatureKindError, IndexFileError, TFRecordError
 from indexer.files import open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
@@ -37,9 +38,11 @@ from tfrecord._cli.common import (
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.prepared import about, describe, versions
+from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.terminal import safe, say
-from tfrecord._reading.payload_batches import Batch, batches, record_type_of
-from tfrecord.schema import check_metadata, merge_schemas
+from tfrecord._kernels.record_type import RecordType
+from tfrecord._reading.payload_batches import Batch, batches, checked, settle_batches
+from tfrecord.schema import check_metadata, invalid_text, merge_schemas
 from tfrecord.tfds.folder import is_prepared
 
 _SAMPLE = 1000
@@ -65,6 +68,7 @@ class FileInfo:
     records: int | None = None
     compression: str = ""
     record_type: str = ""
+    declared: str = "auto"
     index: str = "none"
     index_path: str | None = None
     index_columns: list[str] = field(default_factory=list)
@@ -76,8 +80,9 @@ class FileInfo:
 @click.command()
 @paths_argument
 @compression_option
+@record_type_option
 @json_option
-def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
+def info(paths: tuple[str, ...], compression: str | None, record_type: str, as_json: bool) -> int:
     """Records, bytes, compression, record type, index and features of files, and whether shard sets are
     complete.
 
@@ -95,7 +100,7 @@ def info(paths: tuple[str, ...], compression: str | None, as_json: bool) -> int:
     with progress("info", len(files)) as advance:
         results = []
         for path in files:
-            results.append(_look_at(path, compression))
+            results.append(_look_at(path, compression, record_type))
             advance(1)
     sets = shard_sets(files)
     prepared = describe(paths, {result.path: result.records for result in results})
@@ -137,8 +142,8 @@ def _is_fine(results: list[FileInfo], sets: list[ShardSet]) -> bool:
     return complete and not any(result.problem for result in results)
 
 
-def _look_at(path: str, compression: str | None) -> FileInfo:
-    result = FileInfo(path)
+def _look_at(path: str, compression: str | None, record_type: str) -> FileInfo:
+    result = FileInfo(path, declared=record_type)
     try:
         if path == STREAM:
             _count_stream(result, compression)
@@ -191,7 +196,8 @@ def _features(result: FileInfo, index: RecordIndex | None, compression: str | No
     """The features: of all records from the index, else of the first ones."""
     known = index is not None and bool(index.metadata.get("schema"))
     seen = 0
-    for batch in batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES):
+    source = batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES)
+    for batch in _checked(source, result):
         seen += batch.num_bytes
         if not _sample(result, batch) or known or result.looked_at >= _SAMPLE or seen >= _SAMPLE_BYTES:
             break
@@ -199,18 +205,23 @@ def _features(result: FileInfo, index: RecordIndex | None, compression: str | No
         _from_index(result, index)
 
 
+def _checked(source: Iterable[Batch], result: FileInfo) -> Iterator[Batch]:
+    """The valid records; what is wrong with others is the file's problem."""
+
+    def settle(path: str, found: RecordType) -> RecordType:
+        result.record_type = found.name
+        Problems().settled(path, found)
+        return found
+
+    return checked(source, result.declared, lambda error: _trouble(result, error), settle)
+
+
 def _sample(result: FileInfo, batch: Batch) -> bool:
     """Take in the features of some of the first records; False where there is no use in more."""
-    if not result.record_type:
-        result.record_type = record_type_of(batch.payloads)
     if result.record_type == "bytes":
         return False
-    try:
-        _note(result, stats_of(batch, None))
-        context, lists = exact_record(batch.payloads.view(0), result.record_type)
-    except (DecodeError, FeatureKindError) as error:
-        _trouble(result, error)
-        return False
+    _note(result, stats_of(batch, None))
+    context, lists = exact_record(batch.payloads.view(0), result.record_type)
     result.looked_at += len(batch.payloads)
     for where, features in (("", context), ("feature_lists", lists or {})):
         for (at, name, _), found in result.features.items():
@@ -236,7 +247,7 @@ def _note(result: FileInfo, stats: BatchStats) -> None:
 def _from_index(result: FileInfo, index: RecordIndex) -> None:
     """What the extended index says of all records; examples stay those of the first record."""
     try:
-        schema = merge_schemas([(result.path, index.metadata)])
+        schema = merge_schemas([(result.path, index.metadata)], result.record_type)
     except FeatureKindError:  # kinds differ between records: the first records show which
         return
     examples = {key[:2]: found.example for key, found in result.features.items()}
@@ -248,13 +259,19 @@ def _from_index(result: FileInfo, index: RecordIndex) -> None:
             found.example = examples.get((where, name), "")
             result.features[where, name, kind] = found
     result.looked_at = len(index)
+    if schema.num_invalid and not result.problem:
+        first = index.metadata["schema"]["invalid"]
+        result.problem = f"{result.path}: {invalid_text(schema.num_invalid, len(index), first)}"
 
 
 def _count_stream(result: FileInfo, compression: str | None) -> None:
     result.records = 0
-    for batch in batches([STREAM], compression=compression, verify=VERIFY_LENGTHS, records=_SAMPLE):
+    source = batches([STREAM], compression=compression, verify=VERIFY_LENGTHS, records=_SAMPLE)
+    for found, batch in settle_batches(source, result.declared, Problems().settled):
+        result.record_type = found.name
         if result.looked_at < _SAMPLE:
-            _sample(result, batch)
+            for part in _checked([batch], result):
+                _sample(result, part)
         result.records += len(batch.payloads)
 
 

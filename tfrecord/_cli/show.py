@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,7 +17,6 @@ from indexer.outputs import STREAM
 from tfrecord._cli.choosing import parse_positions, positions_of
 from tfrecord._cli.common import (
     MOST_ROWS,
-    Choice,
     add_row,
     columns_option,
     compression_option,
@@ -33,27 +32,28 @@ from tfrecord._cli.common import (
 from tfrecord._cli.conversion.json_and_tar import record_json
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import bytes_text, kind_of, value_text
+from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.terminal import complain, safe
-from tfrecord._reading.payload_batches import batches
-from tfrecord.parse import record_kind
+from tfrecord._kernels.record_type import SAMPLE
+from tfrecord._reading.payload_batches import batches, settle_batches
 from tfrecord.reader import TFRecordReader
 
-type_option = click.option(
-    "--type",
-    "record_type",
-    type=Choice(["auto", "example", "sequence_example", "bytes"]),
-    default="auto",
-    help="What payloads are (default: each by its content).",
-)
 
-Item = tuple[str, int, memoryview]
+class Item(NamedTuple):
+    """A record to show: where it stands, its payload, and what it is."""
+
+    path: str
+    record: int
+    offset: int | None
+    payload: memoryview
+    kind: str
 
 
 @click.command()
 @paths_argument
 @click.option("-n", "--count", type=click.IntRange(0), default=5, show_default=True, help="How many.")
 @columns_option
-@type_option
+@record_type_option
 @compression_option
 @json_option
 def head(
@@ -63,7 +63,7 @@ def head(
     record_type: str,
     compression: Compression | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Show the first records: text as text, images and sounds by what they are, long lists shortened.
 
     With --json one exact record a line.
@@ -72,20 +72,23 @@ def head(
     Example:
       tfrecord head data.tfrecord -n 3
     """
-    files = expand(paths)
+    source = batches(expand(paths), compression=compression, records=max(SAMPLE, min(count, 1024)))
+    problems = Problems()
 
     def items() -> Iterator[Item]:
-        for batch in batches(files, compression=compression, records=max(1, min(count, 1024))):
+        for found, batch in settle_batches(source, record_type, problems.settled):
             for row in range(len(batch.payloads)):
-                yield batch.path, batch.first + row, batch.payloads.view(row)
+                offset = batch.chunk.base_offset + int(batch.chunk.offsets[row])
+                yield Item(batch.path, batch.first + row, offset, batch.payloads.view(row), found.name)
 
-    _show(itertools.islice(items(), count), columns, record_type, as_json)
+    _show(itertools.islice(items(), count), columns, problems, as_json)
+    return problems.exit_code
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, required=True, metavar="PATHS... POSITIONS...", type=click.Path())
 @columns_option
-@type_option
+@record_type_option
 @compression_option
 @json_option
 def show(
@@ -94,7 +97,7 @@ def show(
     record_type: str,
     compression: Compression | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Show the records at positions: 5, -1 (the last), 10:20, or several with commas between.
 
     Positions count from 0 through all files together.
@@ -114,36 +117,39 @@ def show(
     if STREAM in paths:
         raise click.UsageError("standard input has no positions; use tfrecord head")
     wanted = parse_positions(",".join(places))
-    with TFRecordReader(expand(paths), record_type="bytes", compression_type=compression) as reader:
+    problems = Problems()
+    declared: Any = record_type
+    with TFRecordReader(expand(paths), record_type=declared, compression_type=compression) as reader:
         positions = positions_of(wanted, len(reader))
 
         def items() -> Iterator[Item]:
             for position in positions:
                 path, record = reader.locate(int(position))
-                yield path, record, reader.raw(int(position))
+                offset = reader._view.store.offset_of(path, record)
+                yield Item(path, record, offset, reader.raw(int(position)), reader.record_type)
 
-        _show(items(), columns, record_type, as_json)
+        _show(items(), columns, problems, as_json)
+    return problems.exit_code
 
 
 def _is_position(text: str) -> bool:
     return re.fullmatch(r"[-\d:,]*\d[-\d:,]*|:+", text) is not None and not os.path.exists(text)
 
 
-def _show(items: Iterable[Item], columns: list[str] | None, record_type: str, as_json: bool) -> None:
+def _show(items: Iterable[Item], columns: list[str] | None, problems: Problems, as_json: bool) -> None:
     out = console()
     seen: set[str] = set()
-    for path, record, payload in items:
-        kind = record_kind(payload) if record_type == "auto" else record_type
+    for path, record, offset, payload, kind in items:
         try:
             if as_json:
                 document = _chosen(record_json(payload, kind), kind, columns)
                 _line({"path": path, "record": record, "type": kind, **document})
                 continue
             name = "<stdin>" if path == STREAM else path
-            out.print(safe(f"{name} record {record}, {_words(kind)}, {len(payload):,} bytes"))
-            _print_record(out, payload, kind, columns, seen)
+            title = safe(f"{name} record {record}, {_words(kind)}, {len(payload):,} bytes")
+            _print_record(out, title, payload, kind, columns, seen)
         except (DecodeError, FeatureKindError) as error:
-            raise error.at(path, record) from None
+            problems.invalid(error.at(path, record, offset))
     missing = [] if as_json else [name for name in columns or () if name not in seen]
     if missing:
         complain(no_feature(missing, seen).replace("no record", "no record shown", 1))
@@ -171,12 +177,14 @@ def _chosen(document: dict[str, Any], kind: str, columns: list[str] | None) -> d
 
 
 def _print_record(
-    out: Any, payload: memoryview, kind: str, columns: list[str] | None, seen: set[str]
+    out: Any, title: str, payload: memoryview, kind: str, columns: list[str] | None, seen: set[str]
 ) -> None:
     if kind == "bytes":
+        out.print(title)
         out.print(f"  {bytes_text(payload, 400)}")
         return
     context, lists = exact_record(payload, kind)
+    out.print(title)
     found = [(key, kind_of(value), value) for key, value in sorted(context.items())]
     for key, steps in sorted((lists or {}).items()):
         kinds = {kind_of(step) for step in steps if step is not None} or {"no kind"}

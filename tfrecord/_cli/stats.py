@@ -31,8 +31,9 @@ from tfrecord._cli.common import (
     threads_option,
 )
 from tfrecord._cli.describe import bytes_text
+from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.terminal import safe
-from tfrecord._reading.payload_batches import batches, threaded
+from tfrecord._reading.payload_batches import batches, checked, threaded
 
 
 @click.command()
@@ -42,6 +43,7 @@ from tfrecord._reading.payload_batches import batches, threaded
     "--top", type=click.IntRange(0, 1000), default=5, show_default=True, help="Most frequent values."
 )
 @compression_option
+@record_type_option
 @threads_option
 @json_option
 def stats(
@@ -49,12 +51,14 @@ def stats(
     columns: list[str] | None,
     top: int,
     compression: str | None,
+    record_type: str,
     threads: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Count, missing, range, mean, number of values and most frequent values of every column.
 
-    One pass, constant memory. Of byte strings the range and mean are those of their sizes.
+    One pass, constant memory. Of byte strings the range and mean are those of their sizes. Records that are
+    not valid messages are named and counted as records without features; the exit code is then 1.
 
     \b
     Example:
@@ -62,21 +66,24 @@ def stats(
     """
     files = expand(paths)
     total = sum(os.path.getsize(path) for path in files if os.path.isfile(path))
-    result = BatchStats()
+    result, problems = BatchStats(), Problems()
     with progress("stats", total) as advance:
-        source = batches(files, compression=compression)
+        found = batches(files, compression=compression)
+        source = checked(found, record_type, problems.invalid, problems.settled)
         for part in threaded(
             lambda batch: stats_of(batch, columns, result), source, default_threads(threads)
         ):
             result.merge(part)
             advance(part.bytes)
+    result.rows += problems.num_invalid
     missing = [name for name in columns or () if not any(key[1] == name for key in result.columns)]
     if missing and result.rows:
         raise click.UsageError(no_feature(missing, result.names))
     if as_json:
-        emit(_document(result, top))
+        emit({**_document(result, top), "invalid": problems.num_invalid})
     else:
         _print(result, top)
+    return problems.finish("counted, without features")
 
 
 def _document(result: BatchStats, top: int) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from tfrecord._cli.common import (
-    Choice,
     bar,
     compression_option,
     count_text,
@@ -20,6 +19,7 @@ from tfrecord._cli.common import (
     size_text,
     threads_option,
 )
+from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.terminal import say
 from tfrecord.repair import VerifyReport
 from tfrecord.repair import verify as verify_files
@@ -28,13 +28,7 @@ from tfrecord.repair import verify as verify_files
 @click.command()
 @paths_argument
 @compression_option
-@click.option(
-    "--type",
-    "record_type",
-    type=Choice(["auto", "example", "sequence_example", "bytes"]),
-    default="auto",
-    help="What the payloads are (default: by their content).",
-)
+@record_type_option
 @click.option("--checksums-only", is_flag=True, help="Check checksums, not messages.")
 @threads_option
 @json_option
@@ -65,6 +59,10 @@ def verify(
             progress=report,
             on_damage=None if as_json else lambda damage: say(str(damage)),
         )
+    problems = Problems()
+    for file in found.files:
+        if file.settled is not None:
+            problems.settled(file.path, file.settled)
     if as_json:
         emit(_document(found))
     else:

@@ -10,6 +10,7 @@ from indexer.compression import Compression
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
 from tfrecord._cli.prepared import about, describe
+from tfrecord._cli.problems import record_type_option
 from tfrecord._cli.terminal import say
 from tfrecord._cli.viewer.data import ViewData
 from tfrecord._cli.viewer.server import ViewServer
@@ -21,9 +22,15 @@ from tfrecord.reader import TFRecordReader
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: any that is free.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @compression_option
+@record_type_option
 @json_option
 def view(
-    paths: tuple[str, ...], port: int, no_browser: bool, compression: Compression | None, as_json: bool
+    paths: tuple[str, ...],
+    port: int,
+    no_browser: bool,
+    compression: Compression | None,
+    record_type: str,
+    as_json: bool,
 ) -> None:
     """Look at records in the browser: pages by position, search on index columns, images, sounds, histograms.
 
@@ -38,7 +45,7 @@ def view(
     if STREAM in files:
         raise click.UsageError("standard input has no positions")
     with TFRecordReader(files, record_type="bytes", compression_type=compression) as reader:
-        data = ViewData(reader, [line for found in describe(paths) for line in about(found)])
+        data = ViewData(reader, [line for found in describe(paths) for line in about(found)], record_type)
         with ViewServer(data, port) as server:
             if as_json:
                 emit({"url": server.url, "records": data.count})

@@ -48,8 +48,17 @@ def finish_column(
     return data
 
 
-def _record(row: int, outer: Any) -> int:
-    return int(row) if outer is None else int(np.searchsorted(outer, row, "right")) - 1
+def _bad_row(column: Column, reason: str, row: int, outer: Any) -> DecodeError:
+    """The error of a row, which is a step of a feature list where there is an ``outer``."""
+    if outer is None:
+        return DecodeError(reason, key=column.key, record=int(row))
+    record = int(np.searchsorted(outer, row, "right")) - 1
+    return DecodeError(in_step(reason, int(row - outer[record])), key=column.key, record=record)
+
+
+def in_step(reason: str, step: int) -> str:
+    """What is wrong with one step of a feature list."""
+    return f"step {step} of this feature list: {reason}"
 
 
 def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
@@ -57,11 +66,7 @@ def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
     cast, bad = check_cast(values, column.dtype)
     if bad >= 0:
         row = int(np.searchsorted(splits, bad, "right")) - 1
-        raise DecodeError(
-            f"the value {values[bad].item()!r} does not fit {column.dtype}",
-            key=column.key,
-            record=_record(row, outer),
-        )
+        raise _bad_row(column, f"the value {values[bad].item()!r} does not fit {column.dtype}", row, outer)
     return cast
 
 
@@ -75,9 +80,7 @@ def _fill_defaults(
     wrong = filled & (lengths != size)
     if wrong.any():
         row = int(wrong.argmax())
-        raise DecodeError(
-            f"has {lengths[row]} values, not {size}", key=column.key, record=_record(row, outer)
-        )
+        raise _bad_row(column, f"has {lengths[row]} values, not {size}", row, outer)
     if column.kind != "bytes":
         cast = _cast(column, data, splits, outer)
         dense = np.empty((count, size), cast.dtype)
@@ -135,23 +138,23 @@ def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
     differs = data.lengths != length
     if shape is None or differs.any():
         row = 0 if shape is None else int(differs.argmax())
-        raise _raw_error(column, int(data.lengths[row]), _record(row, outer), length if shape else None)
+        raise _bad_row(
+            column, _raw_reason(column, int(data.lengths[row]), length if shape else None), row, outer
+        )
     flat = np.empty((count, length), np.uint8)
     kernel.gather(data.buffers, data.offsets, data.buffer_ids, flat)
     array = flat.view(dtype.newbyteorder("<")) if length else np.empty((count, 0), dtype)
     if dtype == np.bool_ and flat.size and flat.max() > 1:
         row = int((flat > 1).any(axis=1).argmax())
-        raise DecodeError(
-            "holds bytes other than 0 and 1, which are no bool", key=column.key, record=_record(row, outer)
-        )
+        raise _bad_row(column, "holds bytes other than 0 and 1, which are no bool", row, outer)
     return array.astype(dtype, copy=False).reshape(count, *shape)
 
 
-def _raw_error(column: Column, length: int, record: int, first: int | None) -> DecodeError:
+def _raw_reason(column: Column, length: int, first: int | None) -> str:
     reason = f"holds {length} bytes, which are no {column.dtype} array of shape {column.shape}"
     if first is not None and -1 in (column.shape or ()) and _raw_shape(column, length) is not None:
         reason = f"holds {length} bytes, but {first} in the records before; all must have one shape"
-    return DecodeError(reason, key=column.key, record=record)
+    return reason
 
 
 def finish_value(column: Column, value: Any) -> Any:
@@ -163,7 +166,7 @@ def finish_value(column: Column, value: Any) -> Any:
     if shape is None:
         return _cast(column, value, np.array([0, length]), None)
     if not length and column.default is None and (column.raw or math.prod(shape) > 0):
-        raise MissingFeatureError("is missing or empty and has no default", key=key, record=0)
+        raise MissingFeatureError("is empty and has no default", key=key, record=0)
     if not length and column.default is not None:
         if column.kind == "bytes" and not column.raw:
             value = column.default[0] if len(column.default) == 1 else list(column.default)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 __all__ = [
     "BAD_FLOATS",
     "BAD_GROUP",
@@ -19,6 +21,7 @@ __all__ = [
     "LENGTH_TOO_LARGE",
     "MISSING",
     "REASONS",
+    "RecordClass",
     "TOO_DEEP",
     "TOO_MANY",
     "TRUNCATED",
@@ -51,3 +54,19 @@ REASONS = {
     TOO_MANY: "too many different features for one batch",
     CHANGED: "its bytes changed while they were read",
 }
+
+
+class RecordClass(IntEnum):
+    """What one payload says about the records of its file; the same numbers as in `classify.h`.
+
+    A feature is clean where its key is UTF-8 without control characters and its kind is known. ``SEQUENCE``
+    and ``NEUTRAL_LISTS`` have at least one feature list. ``FOREIGN`` parses, but has no clean feature, and an
+    unknown field or a strange key.
+    """
+
+    INVALID = 0
+    EXAMPLE = 1
+    SEQUENCE = 2
+    NEUTRAL = 3
+    NEUTRAL_LISTS = 4
+    FOREIGN = 5

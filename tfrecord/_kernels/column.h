@@ -132,7 +132,8 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
     if ((status = slot_values(slot, &table->parts, depth, &counted))) return fault_at(fault, status, i, 0, 0);
     sink.count = i * count;
     if (!counted.count && (count || !out->present[i])) {
-        if (!column->fallback) return fault_at(fault, WIRE_MISSING, i, out->present[i], 0);
+        if (!column->fallback) /* 0 absent, 1 empty, 2 without a kind */
+            return fault_at(fault, WIRE_MISSING, i, slot->shape == SLOT_NO_KIND ? 2 : out->present[i], 0);
         if (sink.floats && count) memcpy(sink.floats + sink.count, column->fallback, 4 * (size_t)count);
         if (sink.ints && count) memcpy(sink.ints + sink.count, column->fallback, 8 * (size_t)count);
         return WIRE_OK;
@@ -180,24 +181,6 @@ static int64_t column_row(const scan_table *table, const scan_column *column, in
     if (!table->is_lists) return slot;
     while (row + 1 < table->rows && slot >= column->steps[row + 1]) row++;
     return row;
-}
-
-/* A whole message, every value checked: 0 no message, 1 an Example, 2 a SequenceExample, -1 no memory.
- * `features` and `lists` discover. */
-static int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row) {
-    int seen;
-    int status = record_read(features, lists, record, row, &seen);
-    scan_table *tables[2] = {features, lists};
-    for (int t = 0; t < 2 && !status; t++)
-        for (uint32_t i = 0; i < tables[t]->num_columns && !status; i++) {
-            scan_column *column = &tables[t]->columns[i];
-            int64_t first = t ? column->steps[row] : (int64_t)row;
-            int64_t last = t ? column->num_slots : first + 1;
-            for (int64_t k = first; k < last && !status; k++) status = slot_check(&column->slots[k]);
-        }
-    if (status == WIRE_NO_MEMORY) return -1;
-    if (status || (record->length && !seen)) return 0;
-    return seen & SEEN_LISTS ? 2 : 1;
 }
 
 #endif

@@ -115,7 +115,6 @@ cdef extern from "survey.h" nogil:
     void table_free(scan_table *table)
     void prefetch_object(const void *object)
     int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
-    int record_classify(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row)
     int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot)
 
     ctypedef struct schema_entry:
@@ -124,7 +123,7 @@ cdef extern from "survey.h" nogil:
 
     ctypedef struct schema_state:
         int64_t count
-        int seen, status, other
+        int seen, status
 
     void schema_scan(scan_table *features, scan_table *lists, const scan_record *records, int64_t count,
                      schema_state *state)
@@ -132,6 +131,9 @@ cdef extern from "survey.h" nogil:
 
 cdef extern from "pool.h" nogil:
     void pool_run(void (*task)(void *context, int64_t index) noexcept nogil, void *context, int64_t count)
+
+cdef extern from "classify.h" nogil:
+    int record_class_of "record_class" (const scan_record *record)
 
 cdef extern from "validate.h" nogil:
     int records_check(const scan_record *records, int64_t count, uint8_t *statuses)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 # Key; kind (0 any, 1 bytes, 2 float, 3 int64); shape of a dense row, None: ragged; a dense row of defaults
 # (the stored dtype's bytes), None: a missing or empty row is a failure. A ragged column with b"" may be
-# missing.
+# missing from a single record; in a batch any may.
 _Request = tuple[str, int, tuple[int, ...] | None, bytes | None]
-# Status (see `tfrecord.parse`), row, key, two numbers that say more.
-_Failure = tuple[int, int, str | None, int, int]
+# Status (see `tfrecord.parse`), row, key, two numbers that say more, step of a feature list (-1: none).
+_Failure = tuple[int, int, str | None, int, int, int]
 # Offsets and lengths (int64) and buffer ids (int32; None where none were given), or numbers; None: no kind
 # known.
 _Values = (
@@ -70,12 +70,11 @@ class Decoder:
             MemoryError: the columns do not fit into memory.
         """
 
-    def record(
-        self, payload: Any, missing_is_error: bool = False
-    ) -> tuple[_Failure | None, dict[str, Any], dict[str, Any]]:
-        """A failure, or one record as dicts: bytes, object arrays, arrays of numbers, None without a kind. Of
-        the
-        requests only key, kind, and whether there is a default count."""
+    def record(self, payload: Any) -> tuple[_Failure | None, dict[str, Any], dict[str, Any]]:
+        """A failure, or one record as dicts: bytes, object arrays, arrays of numbers, None without a kind.
+
+        Of the requests count key, kind, and whether there is a default: without one a missing feature is a
+        failure, and so is a dense one without a kind."""
 
 def lengths_of(buffers: tuple[Any, ...]) -> npt.NDArray[np.int64] | int:
     """Sizes in bytes, or the place of the first that is no contiguous bytes-like."""
@@ -95,20 +94,19 @@ def gather(
 def decode_varints(data: Any, simd: int = -1) -> npt.NDArray[np.int64] | int:
     """The values of a packed run, or the status that says what is wrong with it."""
 
-def record_kind(payload: Any) -> int:
-    """0 other bytes, 1 an Example, 2 a SequenceExample (an empty payload is an Example); every value is
-    checked."""
+def record_class(payload: Any) -> int:
+    """What a payload says about the records of its file: a `RecordClass` of `tfrecord._kernels.codes`. Every
+    value is checked."""
 
 def survey(
     buffer: Any, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[int, int, bool, dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """Which features the records at these places have, without decoding values.
 
-    Gives a status (0, or why a record is no message; -1 where it has neither features nor feature lists), the
-    number of
-    records before that one, whether any has feature lists, and for each key of features and of feature lists:
-    kinds (bits 1 << kind), records that have it, least and most values (steps), least and most values a step
-    (2**63 - 1 and -1 where there are none).
+    Gives a status (0, or why a record is not a valid message), the number of records before that one, whether
+    any has feature lists, and for each key of features and of feature lists: kinds (bits 1 << kind), records
+    that have it, least and most values (steps), least and most values per step (2**63 - 1 and -1 where there
+    are none).
     """
 
 def check_records(

@@ -298,6 +298,7 @@ cdef class Decoder:
     cdef object failure(self, _Chunks chunks):
         """The failure of the first chunk that has one."""
         cdef decode_chunk *chunk
+        cdef scan_column *column
         cdef Py_ssize_t i
         for i in range(chunks.count):
             if chunks.items[i].fault.status == WIRE_NO_MEMORY:
@@ -305,12 +306,15 @@ cdef class Decoder:
         for i in range(chunks.count):
             chunk = &chunks.items[i]
             if chunk.fault.status:
-                key, row = None, chunk.first + chunk.fault_row
+                key, row, step = None, chunk.first + chunk.fault_row, -1
                 if chunk.fault_column >= 0:
-                    key = _key_text(&chunk.tables[chunk.fault_table].columns[chunk.fault_column])
+                    column = &chunk.tables[chunk.fault_table].columns[chunk.fault_column]
+                    key = _key_text(column)
+                    if chunk.fault_table:
+                        step = chunk.fault.slot - column.steps[chunk.fault_row]
                     if chunks.statuses is not None:
                         row = int(numpy.flatnonzero(chunks.statuses == 0)[row])
-                return chunk.fault.status, row, key, chunk.fault.first, chunk.fault.second
+                return chunk.fault.status, row, key, chunk.fault.first, chunk.fault.second, step
         return None
 
     cdef int join_keys(self, _Chunks chunks, _Payloads payloads) except -1:
@@ -353,7 +357,7 @@ cdef class Decoder:
                 table.columns = sorted_columns
         return 1
 
-    def record(self, payload, bint missing_is_error=False):
+    def record(self, payload):
         cdef scan_record record
         cdef Py_buffer view
         cdef scan_table tables[2]
@@ -367,14 +371,14 @@ cdef class Decoder:
             if status == WIRE_NO_MEMORY:
                 raise MemoryError
             if status:
-                return (status, 0, None, 0, 0), {}, {}
-            return self.dicts(tables, missing_is_error)
+                return (status, 0, None, 0, 0, -1), {}, {}
+            return self.dicts(tables)
         finally:
             table_free(&tables[0])
             table_free(&tables[1])
             PyBuffer_Release(&view)
 
-    cdef tuple dicts(self, scan_table *tables, bint missing_is_error):
+    cdef tuple dicts(self, scan_table *tables):
         cdef dict context = {}, lists = {}
         cdef scan_column *column
         cdef feature_slot *slot
@@ -385,33 +389,39 @@ cdef class Decoder:
             column = &tables[0].columns[i]
             slot = &column.slots[0]
             key = _key_text(column) if tables[0].discover else self.names[i][0]
-            if slot.shape == SLOT_ABSENT and missing_is_error and column.fallback == NULL:
-                return (WIRE_MISSING, 0, key, 0, 0), {}, {}
+            if column.fallback == NULL and slot.shape <= SLOT_NO_KIND and not tables[0].discover:
+                if slot.shape == SLOT_ABSENT:
+                    return (WIRE_MISSING, 0, key, 0, 0, -1), {}, {}
+                if column.count >= 0:
+                    return (WIRE_MISSING, 0, key, 2, 0, -1), {}, {}
             kind = slot.kind if slot.shape > SLOT_NO_KIND else column.kind
             if column.kind and kind != column.kind:
-                return (WIRE_KIND_MISMATCH, 0, key, column.kind, kind), {}, {}
+                return (WIRE_KIND_MISMATCH, 0, key, column.kind, kind, -1), {}, {}
             value = _value(slot, &tables[0].parts, 3, kind, self.level, &status)
             if status:
-                return (status, 0, key, 0, 0), {}, {}
+                return (status, 0, key, 0, 0, -1), {}, {}
             context[key] = value
         for i in range(tables[1].num_columns if self.num_tables == 2 else 0):
             column = &tables[1].columns[i]
             key = _key_text(column) if tables[1].discover else self.list_names[i][0]
-            if not column.listed[0] and missing_is_error and column.fallback == NULL:
-                return (WIRE_MISSING, 0, key, 0, 0), {}, {}
+            if not column.listed[0] and column.fallback == NULL:
+                return (WIRE_MISSING, 0, key, 0, 0, -1), {}, {}
             kind = column.kind
             for step in range(column.num_slots):
                 slot = &column.slots[step]
-                if slot.shape > SLOT_NO_KIND and slot.kind != kind:
+                if slot.shape <= SLOT_NO_KIND:
+                    if column.count >= 0 and column.fallback == NULL:
+                        return (WIRE_MISSING, 0, key, 2, 0, step), {}, {}
+                elif slot.kind != kind:
                     if kind:
                         status = WIRE_KIND_MISMATCH if column.kind else WIRE_KIND_CONFLICT
-                        return (status, 0, key, kind, slot.kind), {}, {}
+                        return (status, 0, key, kind, slot.kind, step), {}, {}
                     kind = slot.kind
             steps = []
             for step in range(column.num_slots):
                 steps.append(_value(&column.slots[step], &tables[1].parts, 4, kind, self.level, &status))
                 if status:
-                    return (status, 0, key, 0, 0), {}, {}
+                    return (status, 0, key, 0, 0, step), {}, {}
             lists[key] = steps
         return None, context, lists
 
@@ -546,25 +556,20 @@ cdef int _discover(scan_table *tables, int64_t rows, uint64_t most_cells) except
     return 0
 
 
-def record_kind(payload):
+def record_class(payload):
     cdef scan_record record
     cdef Py_buffer view
-    cdef scan_table tables[2]
-    cdef int kind
-    memset(tables, 0, sizeof(tables))
+    cdef int found
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
         _whole(&view, &record)
-        _discover(tables, 1, <uint64_t> -1)
         with nogil:
-            kind = record_classify(&tables[0], &tables[1], &record, 0)
+            found = record_class_of(&record)
     finally:
-        table_free(&tables[0])
-        table_free(&tables[1])
         PyBuffer_Release(&view)
-    if kind < 0:
+    if found < 0:
         raise MemoryError
-    return kind
+    return found
 
 
 def survey(buffer, offsets, lengths):
@@ -595,7 +600,7 @@ def survey(buffer, offsets, lengths):
         table_free(&tables[1])
     if state.status == WIRE_NO_MEMORY:
         raise MemoryError
-    status = status or state.status or (-1 if state.other else 0)
+    status = status or state.status
     return status, state.count, bool(state.seen & SEEN_LISTS), result[0], result[1]
 
 

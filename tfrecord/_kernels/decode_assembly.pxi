@@ -146,7 +146,10 @@ cdef class _Assembly:
                         slot += 1
                     row = chunk.first + column_row(&chunk.tables[t], column, slot)
                     if failure is None or row < failure[1]:
-                        failure = (WIRE_KIND_CONFLICT, row, self.columns[t][i][0], kind, chunk.outputs[t][i].kind)
+                        step = slot - column.steps[row - chunk.first] if t else -1
+                        failure = (
+                            WIRE_KIND_CONFLICT, row, self.columns[t][i][0], kind, chunk.outputs[t][i].kind, step
+                        )
                 self.columns[t][i][1] = kind
         return failure
 

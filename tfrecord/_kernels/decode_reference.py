@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrecord._kernels.classify_reference import classify
 from tfrecord._kernels.codes import (
     BYTES,
     FLOAT,
@@ -20,16 +21,19 @@ from tfrecord._kernels.codes import (
     MISSING,
     UNKNOWN,
     WRONG_COUNT,
+    RecordClass,
 )
 from tfrecord._kernels.wire_reference import WireError, fields, parse_message
 
-__all__ = ["Decoder", "check_records", "gather", "lengths_of", "record_kind", "survey"]
+__all__ = ["Decoder", "check_records", "gather", "lengths_of", "record_class", "survey"]
 
 _DTYPES: dict[int, Any] = {FLOAT: np.dtype("<f4"), INT64: np.dtype(np.int64)}
 
 
 class Mismatch(Exception):
-    """A feature is not what was asked for: status, key, two numbers that say more."""
+    """A feature is not what was asked for: status, key, two numbers that say more, the step of a list."""
+
+    step = -1
 
 
 def _content(payload: Any) -> bytes:
@@ -40,17 +44,14 @@ def _content(payload: Any) -> bytes:
         return bytes(view)
 
 
-def record_kind(payload: Any) -> int:
-    """0 other bytes, 1 an Example, 2 a SequenceExample (an empty payload is an Example)."""
+def record_class(payload: Any) -> int:
+    """A `RecordClass`; see `decode.pyi`."""
     data = _content(payload)
     try:
-        numbers = {number for number, wire, _, _ in fields(data, 0, len(data), 0) if wire == 2}
-        if data and not numbers & {1, 2}:
-            return 0
         parse_message(data, None, None)
+        return int(classify(data))
     except WireError:
-        return 0
-    return 2 if 2 in numbers else 1
+        return int(RecordClass.INVALID)
 
 
 def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dict[str, Any], dict[str, Any]]:
@@ -61,13 +62,13 @@ def survey(buffer: Any, offsets: Any, lengths: Any) -> tuple[int, int, bool, dic
     seen_lists, count, status = False, 0, 0
     for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
         payload = bytes(data[offset : offset + length])
-        kind = record_kind(payload)
-        if not kind:
-            status = -1
+        try:
+            context, listed = parse_message(payload, None, None)
+        except WireError as error:
+            status = error.args[0]
             break
         count += 1
-        seen_lists |= kind == 2
-        context, listed = parse_message(payload, None, None)
+        seen_lists |= any(n == 2 and wire == 2 for n, wire, _, _ in fields(payload, 0, len(payload), 0))
         for key, (kind, values) in context.items():
             features.setdefault(key, []).append((kind, 0 if values is None else len(values)))
         for key, steps in listed.items():
@@ -140,9 +141,11 @@ class _Rows:
         self.present = [False] * rows
         self.rows: list[Any] = [None] * rows
         self.sources = [0] * rows
+        self.without_kind: set[int] = set()
 
     def add(self, row: int, kind: int, values: Any, source: int) -> None:
         if kind == UNKNOWN:
+            self.without_kind.add(row)
             return
         if self.kind not in (UNKNOWN, kind):
             raise Mismatch(KIND_MISMATCH if self.wanted else KIND_CONFLICT, self.key, self.kind, kind)
@@ -159,7 +162,7 @@ class _Rows:
         if length:
             raise Mismatch(WRONG_COUNT, self.key, self.count, length)
         if self.default is None:
-            raise Mismatch(MISSING, self.key, int(self.present[row]), 0)
+            raise Mismatch(MISSING, self.key, 2 if row in self.without_kind else int(self.present[row]), 0)
 
     def finish(self) -> tuple[str, int, Any, Any]:
         """Key, kind, splits and values; which rows are there is in `present`."""
@@ -241,9 +244,9 @@ class Decoder:
                     rows[row] = (source, [(kind, _based(kind, values, base)) for kind, values in steps])
                     _check_steps(request, steps, list_kinds)
             except WireError as error:
-                return (error.args[0], row, None, 0, 0), None, None
+                return (error.args[0], row, None, 0, 0, -1), None, None
             except Mismatch as error:
-                return (error.args[0], row, *error.args[1:]), None, None
+                return (error.args[0], row, *error.args[1:], error.step), None, None
         found = _flags([c.present for c in columns.values()], count), [c.finish() for c in columns.values()]
         if self._lists is False:
             return None, found, None
@@ -276,32 +279,34 @@ class Decoder:
             failure = (failure[0], rows[failure[1]], *failure[2:])
         return failure, found[0], found[1]
 
-    def record(
-        self, payload: Any, missing_is_error: bool = False
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    def record(self, payload: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         data = _content(payload)
         try:
             context, lists = parse_message(data, self._wanted, self._wanted_lists)
             result = {}
-            for key, wanted, _, default in self._columns or [(key, UNKNOWN, None, None) for key in context]:
+            found = [(key, UNKNOWN, None, b"") for key in context]
+            for key, wanted, shape, default in found if self._columns is None else self._columns:
                 kind, values = context.get(key, (UNKNOWN, None))
-                if key not in context and missing_is_error and default is None:
+                if default is None and key not in context:
                     raise Mismatch(MISSING, key, 0, 0)
+                if default is None and not kind and shape is not None:
+                    raise Mismatch(MISSING, key, 2, 0)
                 result[key] = _single(data, key, wanted, kind, values)
             result_lists: dict[str, Any] = {}
-            for key, wanted, _, default in self._lists or (
-                [] if self._lists is False else [(k, UNKNOWN, None, None) for k in lists]
-            ):
-                if key not in lists and missing_is_error and default is None:
+            requests = [(key, UNKNOWN, None, b"") for key in lists] if self._lists is None else self._lists
+            for key, wanted, shape, default in requests or ():
+                if default is None and key not in lists:
                     raise Mismatch(MISSING, key, 0, 0)
                 steps = lists.get(key, [])
                 kinds = {key: wanted}
+                if default is None and shape is not None:
+                    _check_kinds(key, steps)
                 _check_steps((key, wanted, None, None), steps, kinds)
                 result_lists[key] = [_single(data, key, kinds[key], kind, values) for kind, values in steps]
         except WireError as error:
-            return (error.args[0], 0, None, 0, 0), {}, {}
+            return (error.args[0], 0, None, 0, 0, -1), {}, {}
         except Mismatch as error:
-            return (error.args[0], 0, *error.args[1:]), {}, {}
+            return (error.args[0], 0, *error.args[1:], error.step), {}, {}
         return None, result, result_lists
 
 
@@ -315,15 +320,27 @@ def _based(kind: int, values: Any, base: int) -> Any:
 
 def _check_steps(request: Request, steps: Sequence[tuple[int, Any]], kinds: dict[str, int]) -> None:
     key, wanted, count, default = request
-    for kind, values in steps:
-        known = kinds.get(key, UNKNOWN)
-        if kind != UNKNOWN:
-            if known not in (UNKNOWN, kind):
-                raise Mismatch(KIND_MISMATCH if wanted else KIND_CONFLICT, key, known, kind)
-            kinds[key] = kind
-        probe = _Rows(key, wanted, count, default, 1)
-        probe.add(0, kind, values, 0)
-        probe.check(0)
+    for step, (kind, values) in enumerate(steps):
+        try:
+            known = kinds.get(key, UNKNOWN)
+            if kind != UNKNOWN:
+                if known not in (UNKNOWN, kind):
+                    raise Mismatch(KIND_MISMATCH if wanted else KIND_CONFLICT, key, known, kind)
+                kinds[key] = kind
+            probe = _Rows(key, wanted, count, default, 1)
+            probe.add(0, kind, values, 0)
+            probe.check(0)
+        except Mismatch as error:
+            error.step = step
+            raise
+
+
+def _check_kinds(key: str, steps: Sequence[tuple[int, Any]]) -> None:
+    for step, (kind, _) in enumerate(steps):
+        if not kind:
+            error = Mismatch(MISSING, key, 2, 0)
+            error.step = step
+            raise error
 
 
 def _finish_list(request: Request, rows: list[Any], kinds: dict[str, int]) -> tuple[Any, ...]:

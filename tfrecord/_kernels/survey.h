@@ -14,18 +14,16 @@ typedef struct {
 typedef struct {
     int64_t count;
     int seen;   /* SEEN_FEATURES, SEEN_LISTS: in any record */
-    int status; /* why the record at `count` is neither Example nor SequenceExample */
-    int other;  /* it is one, but has neither features nor feature lists, which speaks of other data */
+    int status; /* why the record at `count` is not a valid message */
 } schema_state;
 
-/* Records into discovering tables; stops at one that is no message of either kind. */
+/* Records into discovering tables; stops at one that is not a valid message. */
 static void schema_scan(scan_table *features, scan_table *lists, const scan_record *records, int64_t count,
                         schema_state *state) {
     for (int64_t row = 0; row < count; row++) {
         int seen;
         state->status = record_read(features, lists, &records[row], (uint64_t)row, &seen);
-        state->other = records[row].length && !seen;
-        if (state->status || state->other) return;
+        if (state->status) return;
         state->seen |= seen;
         state->count++;
     }

@@ -28,6 +28,7 @@ def stored_batches(
     if not _decodes_ahead(view, num_threads):
         for rows in merged:
             yield from view.decoder.batches(rows, names, drop_last, num_threads)
+        view.end_pass(names)
         return
 
     def decode(rows: RowBatch) -> tuple[list[Batch], Exception | None]:
@@ -43,6 +44,7 @@ def stored_batches(
         yield from found
         if error is not None:
             raise error
+    view.end_pass(names)
 
 
 def shuffled_batches(
@@ -63,10 +65,12 @@ def shuffled_batches(
     if not stop or not _decodes_ahead(view, num_threads):
         for positions in parts:
             yield view.read(positions, names, num_threads)
+        view.end_pass(names)
         return
     some = order.positions(np.arange(min(_SAMPLE, stop), dtype=np.int64))
     work = int(view.sizes(some).mean() * size)
     yield from in_turn(((work, partial(view.read, positions, names, 1)) for positions in parts), num_threads)
+    view.end_pass(names)
 
 
 def _decodes_ahead(view: RecordView, num_threads: int) -> bool:

@@ -1,9 +1,8 @@
-"""Payloads to what a reader hands out: which kind of record they are, and errors that name file and
-record."""
+"""Payloads to what a reader hands out: which type of record they are, and errors that name their place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 from typing import Any
 
@@ -12,56 +11,41 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord._kernels.record_type import MESSAGES, SAMPLE, check_record_type, has_lists, is_valid
 from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.missing import Seen
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.runs import GROUP
-from tfrecord.features import Column, FeaturePlan, compile_features
-from tfrecord.parse import bad_messages, decode_batch, decode_record, record_kind
+from tfrecord.features import Column, FeaturePlan, no_feature
+from tfrecord.parse import bad_rows, decode_batch, decode_record
 
 __all__ = [
     "LOCATED_ERRORS",
-    "RECORD_TYPES",
-    "SAMPLE",
     "Batch",
     "RecordDecoder",
     "decoded_ahead",
     "is_damage",
-    "settle_type",
     "warn_of_feature_lists",
 ]
-
-RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
 
 Batch = ColumnBatch | SequenceBatch | BytesColumn
 LocatedError = DecodeError | MissingFeatureError | FeatureKindError
 Locate = Callable[[int], tuple[str, int]]
 
 LOCATED_ERRORS = (DecodeError, MissingFeatureError, FeatureKindError)
-# So many records are looked at to tell what they are.
-SAMPLE = 32
 # So many are decoded ahead of what a loop over records takes.
 _AHEAD = 16
 _AHEAD_BYTES = 1 << 16
 
 
-def settle_type(payloads: Sequence[Any]) -> str:
-    """What these records are: ``"sequence_example"`` if one has feature lists, else ``"example"`` if one is
-    such (records of no bytes may be anything), else ``"bytes"``."""
-    kinds = {record_kind(payload) for payload in payloads if len(payload)}
-    for kind in ("sequence_example", "example", "bytes"):
-        if kind in kinds:
-            return kind
-    return "example"
-
-
 def is_damage(payload: Any, error: TFRecordError) -> bool:
-    """Whether the payload is at fault (it is no message at all), and not what is asked of it."""
-    return isinstance(error, DecodeError) and record_kind(payload) == "bytes"
+    """Whether the payload is at fault (it is not a valid message), and not what is asked of it."""
+    return isinstance(error, DecodeError) and not is_valid(payload)
 
 
 def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
     """Say so where plain Examples are asked of records with feature lists, which would be dropped."""
-    if any(record_kind(payload) == "sequence_example" for payload in payloads):
+    if any(has_lists(payload) for payload in payloads):
         warn_caller(
             f"{path}: the records are SequenceExamples and are read as plain Examples: their feature "
             "lists are left out. Read them with sequence_features (sequence_description, "
@@ -108,42 +92,65 @@ def decoded_ahead(
 
 
 class RecordDecoder:
-    """Decodes records of one kind by compiled features.
+    """Decodes records of one type by compiled features.
 
-    ``num_threads`` share a batch, where nobody says another number.
-
-    ``record_type`` is None until it is settled. ``dense`` is the plan that batches use where every feature is
-    wanted and a schema of all the data is known.
+    ``record_type`` is None until it is settled, by ``declared``: what the user says about the records.
+    ``dense`` holds the plans that batches use where every feature is wanted and a schema of all the data is
+    known; ``keys`` then holds its names. ``offset_of`` gives the offset of a record of a file, None where
+    only a pass over the data could tell. ``num_threads`` share a batch, where nobody says another number.
     """
 
-    def __init__(self, features: Any, sequence_features: Any, record_type: str, policy: DamagePolicy) -> None:
-        if record_type not in RECORD_TYPES:
-            raise ValueError(f"record_type is {record_type!r}; it is one of {', '.join(RECORD_TYPES)}")
-        self.plan = compile_features(features)
-        self.sequence_plan = compile_features(sequence_features)
-        self.wants_features = self.plan.columns is not None
+    def __init__(
+        self,
+        plan: FeaturePlan,
+        sequence_plan: FeaturePlan | None,
+        record_type: str,
+        policy: DamagePolicy,
+        *,
+        allow_missing: bool = False,
+    ) -> None:
+        declared = check_record_type(record_type)
+        wants_lists = sequence_plan is not None
+        if wants_lists and declared not in ("auto", "sequence_example"):
+            raise ValueError(f"sequence_features need SequenceExamples, but record_type is {record_type!r}")
+        if plan.columns is not None and declared == "bytes":
+            raise ValueError("features need messages, but record_type is 'bytes'")
+        if declared == "auto" and (wants_lists or plan.columns is not None):
+            declared = MESSAGES
+        self.plan = plan
+        self.sequence_plan = FeaturePlan(None) if sequence_plan is None else sequence_plan
+        self.wants_lists = wants_lists
+        self.declared = declared
+        self.record_type: str | None = None if declared in ("auto", MESSAGES) else declared
         self.policy = policy
         self.num_threads = 1
+        self.allow_missing = allow_missing
         self.dense: tuple[FeaturePlan, FeaturePlan] | None = None
-        self.record_type: str | None = None if record_type == "auto" else record_type
-        wants_lists = sequence_features is not None
-        if wants_lists and record_type == "auto":
-            self.record_type = "sequence_example"
-        elif wants_lists and record_type != "sequence_example":
-            raise ValueError(f"sequence_features need SequenceExamples, but record_type is {record_type!r}")
-        if self.wants_features and record_type == "bytes":
-            raise ValueError("features need messages, but record_type is 'bytes'")
-        self._looked = record_type != "example"
+        self.keys: frozenset[str] | None = None
+        self.seen = Seen(self.plan, self.sequence_plan)
+        self.offset_of: Callable[[str, int], int | None] = _unknown_offset
+        self._looked = declared != "example"
 
     def check_columns(self, columns: Iterable[str] | None) -> tuple[str, ...] | None:
-        """``columns`` as a tuple of names; KeyError for one that the features do not have."""
+        """``columns`` as a tuple of names.
+
+        Raises:
+            KeyError: neither the features nor a schema of all the data have one of them.
+        """
         if columns is None:
             return None
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if self.record_type == "bytes":
             raise ValueError("records of bytes have no columns to choose from")
-        if self.record_type == "example":
-            self.plan.select(names)
+        plans = (self.plan, self.sequence_plan) if self.record_type != "example" else (self.plan,)
+        known = {name for plan in plans for name in plan.names or ()}
+        if any(plan.columns is None for plan in plans):
+            if self.keys is None or self.allow_missing:
+                return names
+            known |= self.keys
+        for name in names:
+            if name not in known:
+                raise no_feature(name, sorted(known))
         return names
 
     def look(self, path: str, payloads: Iterable[Any]) -> None:
@@ -152,23 +159,29 @@ class RecordDecoder:
             self._looked = True
             warn_of_feature_lists(path, islice(payloads, SAMPLE))
 
-    def one(self, payload: memoryview, missing: str = "empty") -> Any:
-        """One record: a dict, a pair of dicts, or bytes; ``missing`` as for `decode_record`. Errors do not
-        know their place."""
+    def located(self, error: LocatedError, path: str, record: int) -> LocatedError:
+        """The error at its place: file, record and offset."""
+        return error.at(path, record, self.offset_of(path, record))
+
+    def one(self, payload: memoryview) -> Any:
+        """One record: a dict, a pair of dicts, or bytes. Errors do not know their place."""
         if self.record_type == "bytes":
             return payload.tobytes()
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
-        return decode_record(payload, self.plan, lists, missing=missing)
+        record = decode_record(payload, self.plan, lists)
+        if self.seen.is_open:
+            self.seen.record(payload, lists is not None)
+        return record
 
     def dicts(self, payloads: BytesColumn) -> list[Any] | None:
         """All records as `one` gives them, where that is quicker at once; else None."""
         return None
 
     def records(self, rows: RowBatch) -> Iterator[list[Any]]:
-        """`one` of each row in turn, some at a time; what is no message goes to the policy."""
+        """`one` of each row in turn, some at a time; what is not a valid message goes to the policy."""
 
         def failed(row: int, payload: memoryview, error: LocatedError) -> None:
-            located = error.at(*rows.locate(row))
+            located = self.located(error, *rows.locate(row))
             if not self.policy.skips or not is_damage(payload, error):
                 raise located from None
             self.policy.handle(located)
@@ -204,7 +217,7 @@ class RecordDecoder:
         columns: tuple[str, ...] | None = None,
         num_threads: int | None = None,
     ) -> Batch:
-        """The columns of a batch. Payloads that are no message are left out where damage is skipped.
+        """The columns of a batch. Payloads that are not valid messages are left out where damage is skipped.
 
         ``locate`` gives the path and the number of the record in a row of ``payloads``.
         """
@@ -219,16 +232,16 @@ class RecordDecoder:
         except LOCATED_ERRORS as error:
             row = error.record or 0
             if not self.policy.skips or not is_damage(payloads.view(row), error):
-                raise error.at(*locate(row)) from None
+                raise self.located(error, *locate(row)) from None
         else:
             for damage in bad or ():
-                self.policy.handle(damage.at(*locate(damage.record or 0)))
+                self.policy.handle(self.located(damage, *locate(damage.record or 0)))
             return batch
-        rows = self._good_rows(payloads, locate, columns)
+        rows = self._good_rows(payloads, locate)
         try:
             return self._decode(payloads[rows], columns, num_threads)
         except LOCATED_ERRORS as error:
-            raise error.at(*locate(int(rows[error.record or 0]))) from None
+            raise self.located(error, *locate(int(rows[error.record or 0]))) from None
 
     def _decode(
         self,
@@ -240,7 +253,7 @@ class RecordDecoder:
         plan, lists = self.dense or (self.plan, self.sequence_plan)
         is_sequence = self.record_type == "sequence_example"
         if columns is not None:
-            # A name that no record has is a column of nothing, whether a schema says so beforehand or not.
+            # With allow_missing a name that no record has is a column of nothing.
             strange = [name for name in columns if name not in (plan.names or ())]
             if is_sequence:
                 strange = [name for name in strange if name not in (lists.names or ())]
@@ -248,7 +261,7 @@ class RecordDecoder:
                 plan = FeaturePlan(plan.columns + tuple(Column(name, None) for name in strange))
             if is_sequence and self.sequence_plan.columns is None and lists.columns is not None:
                 lists = FeaturePlan(lists.columns + tuple(Column(name, None) for name in strange))
-        return decode_batch(
+        batch = decode_batch(
             payloads,
             plan,
             sequence_plan=lists if is_sequence else None,
@@ -256,17 +269,18 @@ class RecordDecoder:
             num_threads=num_threads,
             bad=bad,
         )
+        self.seen.batch(batch, columns)
+        return batch
 
-    def _good_rows(
-        self, payloads: BytesColumn, locate: Locate, columns: tuple[str, ...] | None
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The rows that are messages; the others go to the policy."""
-        good = np.ones(len(payloads), np.bool_)
-        for row, _ in bad_messages(payloads):
-            try:
-                self._decode(payloads[row : row + 1], columns, 1)
-            except LOCATED_ERRORS as error:
-                if is_damage(payloads.view(row), error):
-                    self.policy.handle(error.at(*locate(row)))
-                    good[row] = False
-        return np.flatnonzero(good)
+    def _good_rows(self, payloads: BytesColumn, locate: Locate) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The rows that are valid messages; the others go to the policy."""
+        bad = bad_rows(payloads)
+        for row, error in bad:
+            self.policy.handle(self.located(error, *locate(row)))
+        keep = np.ones(len(payloads), np.bool_)
+        keep[[row for row, _ in bad]] = False
+        return np.flatnonzero(keep)
+
+
+def _unknown_offset(path: str, record: int) -> int | None:
+    return None

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.errors import FeatureKindError
+from indexer.errors import FeatureKindError, TFRecordError
+from indexer.files import is_url
 from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
 from indexer.options import listed, near_matches, warn_caller
+from tfrecord._kernels.record_type import MESSAGES, RecordType, sample_places, settle
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.decoder import SAMPLE, RecordDecoder, settle_type
+from tfrecord._reading.decoder import RecordDecoder
 from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
 
-__all__ = ["MergedIndex", "dense_plans", "find_type", "first_records", "matching", "read_schema"]
+__all__ = [
+    "MergedIndex",
+    "dense_plans",
+    "find_type",
+    "first_records",
+    "known_schema",
+    "matching",
+    "read_schema",
+    "settled_type",
+]
 
 # A schema without an index is made of so many records of so many files, spread over all of them.
 _SAMPLED_FILES = 64
@@ -114,37 +124,74 @@ def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np
     return np.isin(column, asked)
 
 
-def find_type(store: RecordStore, *, wants_features: bool) -> str:
-    """What the records are: by the indexes, else by the first that are good."""
-    indexes = [index for index in store.given if index is not None and len(index)]
-    known = {index.metadata.get("record_type") for index in indexes}
-    if "sequence_example" in known:
-        return "sequence_example"
-    # An index calls a file bytes for one record that is no message; most of them may be.
-    found = "example" if "example" in known else settle_type(_first_payloads(store))
-    if found in ("example", "sequence_example"):
-        return found
-    if wants_features:
-        return "example"
-    warn_caller(
-        f"{store.paths[0]}: the records are no tf.train.Example; they are given as bytes "
-        "(record_type='bytes' says so and silences this)"
-    )
-    return "bytes"
+def find_type(store: RecordStore, declared: str) -> str:
+    """What the records are, as `settled_type`; warns where some of them speak against it."""
+    found = settled_type(store, declared)
+    if found.warning:
+        warn_caller(found.warning)
+    return found.name
 
 
-def _first_payloads(store: RecordStore) -> list[memoryview]:
-    """Some good records that are not empty, of the first file that has such; damage is left for later."""
-    quiet = DamagePolicy("skip")
-    for number in range(len(store.paths)):
-        for run in store.stream(number, policy=quiet):
-            found = [payload for payload in islice(run.payloads(), SAMPLE) if len(payload)]
-            if found:
-                return found
-    return []
+class StoreType(NamedTuple):
+    """What the records of all files are, and what to tell the user about it, ``""`` for nothing."""
+
+    name: str
+    warning: str
 
 
-def read_schema(store: RecordStore) -> Schema:
+def settled_type(store: RecordStore, declared: str) -> StoreType:
+    """What the records are, file by file: by the extended indexes, else by some of their payloads.
+
+    Of files without an extended index the first are looked at until one says something.
+    """
+    known: dict[str, RecordType] = {}
+    for number, index in enumerate(store.given):
+        if index is not None and len(index) and index.metadata.get("looked_at") is not None:
+            known[store.paths[number]] = _kept_type(index.metadata, declared)
+    for number, path in enumerate(store.paths):
+        if path in known or any(found.speaks for found in known.values()):
+            continue
+        known[path] = settle(_some_payloads(store, number), declared)
+    names = {found.name for found in known.values() if found.speaks} or {
+        found.name for found in known.values()
+    }
+    name = next((one for one in ("sequence_example", "example", "bytes") if one in names), "example")
+    for path, found in known.items():
+        if found.name == "bytes" != name:
+            told = f"{found.num_against} of the {found.num_for + found.num_against} records looked at are"
+            return StoreType(
+                name, f"{path}: {told} not messages; they are read as such, as those of other files are"
+            )
+    return StoreType(name, next((f"{path}: {one.warning}" for path, one in known.items() if one.warning), ""))
+
+
+def _kept_type(metadata: Mapping[str, Any], declared: str) -> RecordType:
+    """What an index keeps about its records."""
+    found = RecordType(metadata["record_type"], *metadata["looked_at"])
+    if declared not in ("auto", MESSAGES):
+        return RecordType(declared)
+    if declared == MESSAGES:
+        return found._replace(name="example") if found.name == "bytes" else found._replace(num_against=0)
+    return found
+
+
+def _some_payloads(store: RecordStore, number: int) -> Iterator[memoryview]:
+    """Good payloads of one file: from its beginning, middle and end where positions are known and near, else
+    the first ones. Damage is left for later."""
+    path = store.place(store.paths[number])
+    index = store.given[number]
+    if index is not None and not index.compression and not is_url(path):
+        for record in sample_places(len(index)):
+            try:
+                yield store.fetch_from(number, record)
+            except TFRecordError:
+                continue
+        return
+    for run in store.stream(number, policy=DamagePolicy("skip")):
+        yield from run.payloads()
+
+
+def read_schema(store: RecordStore, record_type: str) -> Schema:
     """The schema of all files: of those with an extended index from it, of the others from some records."""
     unknown = [number for number in range(len(store.paths)) if not _has_schema(store.given[number])]
     step = -(-len(unknown) // _SAMPLED_FILES) or 1
@@ -154,23 +201,25 @@ def read_schema(store: RecordStore) -> Schema:
     for number, path in enumerate(store.paths):
         index = store.given[number]
         if number in sampled:
-            parts.append((path, first_records(store, number, share)))
+            parts.append((path, first_records(store, number, share, record_type)))
         elif index is not None and len(index) and _has_schema(index):
             parts.append((path, index.metadata))
-    return merge_schemas(parts)
+    return merge_schemas(parts, record_type)
 
 
 def _has_schema(index: RecordIndex | None) -> bool:
     return index is not None and (not len(index) or "schema" in index.metadata)
 
 
-def first_records(store: RecordStore, number: int, count: int) -> Mapping[str, Any]:
+def first_records(
+    store: RecordStore, number: int, count: int, record_type: str = "auto"
+) -> Mapping[str, Any]:
     """What an index of a file would say of its features: that of its extended index, else of its first
     records, as many as ``count``."""
     index = store.given[number]
     if index is not None and len(index) and _has_schema(index):
         return index.metadata
-    collector = SchemaCollector()
+    collector = SchemaCollector(record_type=record_type)
     left = count
     for run in store.stream(number):
         taken = min(left, len(run.offsets))
@@ -181,15 +230,22 @@ def first_records(store: RecordStore, number: int, count: int) -> Mapping[str, A
     return {"num_records": count - left, **collector.finish()[0]}
 
 
-def dense_plans(decoder: RecordDecoder, store: RecordStore) -> tuple[FeaturePlan, FeaturePlan]:
+def known_schema(store: RecordStore, record_type: str) -> Schema | None:
+    """The schema of all records where every file has an extended index, else None; None also where the kinds
+    of a feature differ, so that no one plan fits all."""
+    if record_type == "bytes" or not all(map(_has_schema, store.given)):
+        return None
+    try:
+        return read_schema(store, record_type)
+    except FeatureKindError:  # a batch that holds two kinds says so
+        return None
+
+
+def dense_plans(decoder: RecordDecoder, schema: Schema | None) -> tuple[FeaturePlan, FeaturePlan]:
     """The plans that batches are decoded by: those asked for; every feature where none was, by the schema of
     all data where that is known, so that the type of a column is that of every batch."""
     plan, lists = decoder.plan, decoder.sequence_plan
-    if decoder.record_type == "bytes" or not all(map(_has_schema, store.given)):
-        return plan, lists
-    try:
-        schema = read_schema(store)
-    except FeatureKindError:  # no one plan fits all records; a batch that holds two kinds says so
+    if schema is None:
         return plan, lists
     if plan.columns is None and len(schema):
         plan = dense_plan(schema)

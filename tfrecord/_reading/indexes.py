@@ -20,16 +20,18 @@ from indexer.errors import (
 )
 from indexer.files import DataFile, is_url, open_data
 from indexer.formats import load_index
-from indexer.framing import HEAD_SIZE, VERIFY_LENGTHS
+from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
 from indexer.names import index_names
 from indexer.options import warn_caller
+from indexer.sniffing import HEAD_SIZE
 from indexer.streams import detect, iter_chunks
+from tfrecord._kernels.record_type import check_record_type
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
-from tfrecord.schema import SchemaCollector, check_metadata
+from tfrecord.schema import SchemaCollector, check_metadata, invalid_text
 
 __all__ = ["build_index", "build_indexes", "hop", "load_indexes", "stored_compression"]
 
@@ -46,6 +48,7 @@ def build_index(  # type: ignore[overload-overlap]
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
+    record_type: str = "auto",
 ) -> RecordIndex: ...  # of a folder or a glob it is a list
 @overload
 def build_index(
@@ -56,6 +59,7 @@ def build_index(
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
+    record_type: str = "auto",
 ) -> list[RecordIndex]: ...
 def build_index(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -65,8 +69,12 @@ def build_index(
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
+    record_type: str = "auto",
 ) -> Any:
     """Validate whole files and write their extended indexes, with the schema of their features.
+
+    The index holds the positions of all records. One warning says how many of them are not valid messages,
+    where the file is one of messages; ``reader.schema.num_invalid`` tells later.
 
     Args:
         paths: a data file (plain, gzip or zlib), a folder, a glob, or a list of them.
@@ -78,6 +86,8 @@ def build_index(
         num_threads: so many share the checks of a file's payloads.
         progress: True shows a bar (by tqdm, where it is installed). A callable gets, for one file, the bytes
             that are done and all bytes; for several, the `BuildResult` of each.
+        record_type: ``"auto"`` (the first records say what they are), ``"example"``,
+            ``"sequence_example"`` or ``"bytes"``.
 
     Returns:
         The `RecordIndex` of one file; a list of them of a folder, a glob or a list.
@@ -90,16 +100,20 @@ def build_index(
     Of several files all are tried before the first error is raised.
     """
     names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+    declared = check_record_type(record_type)
     if isinstance(paths, str | bytes | os.PathLike):
         name = os.fsdecode(paths)
         if is_url(name) or (not os.path.isdir(name) and os.path.lexists(name)):
-            return _build_one(name, index_path, names, num_threads, compression_type, progress)
+            collector = SchemaCollector(names, declared)
+            found = _build_one(name, index_path, collector, num_threads, compression_type, progress)
+            _warn_of_invalid(name, found)
+            return found
     if index_path is not None:
         raise ValueError("index_path is for one file; the index of each of several lies beside it")
     results = indexer.build.build_indexes(
         paths,
         force=True,
-        collector_factory=lambda: SchemaCollector(names),
+        collector_factory=lambda: SchemaCollector(names, declared),
         progress=progress,
         num_threads=num_threads,
         compression_type=compression_type,
@@ -107,13 +121,24 @@ def build_index(
     for result in results:
         if result.error is not None:
             raise result.error
-    return [load_index(result.index_path, result.path) for result in results]
+    indexes = [load_index(result.index_path, result.path) for result in results]
+    for result, index in zip(results, indexes, strict=True):
+        _warn_of_invalid(result.path, index)
+    return indexes
+
+
+def _warn_of_invalid(path: str, index: RecordIndex) -> None:
+    """Say how many records of a file of messages are not valid."""
+    schema = index.metadata.get("schema") or {}
+    if schema.get("num_invalid"):
+        text = invalid_text(schema["num_invalid"], schema["num_records"], schema["invalid"])
+        warn_caller(f"{path}: {text}")
 
 
 def _build_one(
     path: str,
     index_path: Any,
-    columns: Iterable[str] | None,
+    collector: SchemaCollector,
     num_threads: int,
     compression_type: str | None,
     progress: bool | Callable[..., object] = False,
@@ -121,7 +146,7 @@ def _build_one(
     return indexer.build.build_index(
         path,
         index_path,
-        collector=SchemaCollector(columns),
+        collector=collector,
         num_threads=num_threads,
         compression_type=compression_type,
         progress=progress,
@@ -238,7 +263,7 @@ def _built(
     except IndexFileError as error:
         warn_caller(f"{error}; it is being rebuilt")
     try:
-        return _build_one(path, None, None, 1, options.compression_type)
+        return _build_one(path, None, SchemaCollector(), 1, options.compression_type)
     except OSError as error:
         warn_caller(f"the index {target} cannot be written ({error}); it is kept in memory")
     except (CorruptRecordError, CompressionError):

@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, groupby
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,12 +16,14 @@ from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_NONE
 from indexer.outputs import STREAM
 from indexer.streams import Chunk, iter_chunks
 from tfrecord._columns.batch import BytesColumn
-from tfrecord.parse import record_kind
+from tfrecord._kernels.record_type import RecordType, Sample
+from tfrecord.parse import bad_rows
 
 # A batch is cut by whichever comes first.
 BATCH_RECORDS = 4096
 BATCH_BYTES = 4 << 20
-_LOOK_AT = 16
+# So many bytes are held back at most until it is clear what the records are.
+_MOST_HELD = 16 << 20
 
 Result = TypeVar("Result")
 OnDamage = Callable[[TFRecordError], object]
@@ -29,13 +32,15 @@ OnDamage = Callable[[TFRecordError], object]
 class Batch(NamedTuple):
     """Payloads that follow each other in one file; `first` is the number of the first record in it.
 
-    `chunk` is the run of frames that they lie in.
+    `chunk` is the run of frames that they lie in. `record_type` is what the records are, "" where nobody
+    asked.
     """
 
     path: str
     first: int
     payloads: BytesColumn
     chunk: Chunk
+    record_type: str = ""
 
     @property
     def num_bytes(self) -> int:
@@ -51,17 +56,27 @@ class Batch(NamedTuple):
             yield self.chunk.buffer[int(starts[low]) : int(ends[high - 1])]
 
 
-def batch_of(path: str, first: int, buffer: memoryview, chunk: Chunk) -> Batch:
+def batch_of(path: str, first: int, buffer: memoryview, chunk: Chunk, record_type: str = "") -> Batch:
     """The batch of a run of frames."""
     payloads = BytesColumn((buffer,), chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
-    return Batch(path, first, payloads, chunk)
+    return Batch(path, first, payloads, chunk, record_type)
 
 
-def batch_of_frames(path: str, first: int, frames: bytes) -> Batch:
+def batch_of_frames(path: str, first: int, frames: bytes, record_type: str = "") -> Batch:
     """The batch of frames that were just made, one after another."""
     buffer = memoryview(frames)
     found = scan(buffer, verify=VERIFY_NONE)
-    return batch_of(path, first, buffer, Chunk(buffer, found.offsets, found.lengths, 0, first))
+    return batch_of(path, first, buffer, Chunk(buffer, found.offsets, found.lengths, 0, first), record_type)
+
+
+def part_of(batch: Batch, start: int, stop: int) -> Batch:
+    """Some rows of a batch."""
+    if start == 0 and stop == len(batch.payloads):
+        return batch
+    chunk = batch.chunk
+    first = batch.first + start
+    part = Chunk(chunk.buffer, chunk.offsets[start:stop], chunk.lengths[start:stop], chunk.base_offset, first)
+    return batch_of(batch.path, first, chunk.buffer, part, batch.record_type)
 
 
 def batches(
@@ -89,12 +104,50 @@ def batches(
             yield batch_of(path, chunk.first_record, chunk.buffer, chunk)
 
 
-def record_type_of(payloads: BytesColumn) -> str:
-    """`example`, `sequence_example` or `bytes`, by the first records."""
-    kinds = {record_kind(payloads.view(i)) for i in range(min(_LOOK_AT, len(payloads)))}
-    if "bytes" in kinds:
-        return "bytes"
-    return "sequence_example" if "sequence_example" in kinds else "example"
+def checked(
+    source: Iterable[Batch],
+    declared: str,
+    invalid: Callable[[TFRecordError], object],
+    settled: Callable[[str, RecordType], RecordType],
+) -> Iterator[Batch]:
+    """The batches with what their records are, less the records that are not valid messages.
+
+    Args:
+        declared: as that of `tfrecord._kernels.record_type.settle`; the first records of each file say the
+        rest.
+        invalid: is given the error of each record that is left out, which names file, record and offset.
+        settled: is given each file and what its records are, and gives back what they are taken for.
+    """
+    for found, batch in settle_batches(source, declared, settled):
+        bad = [] if found.name == "bytes" else bad_rows(batch.payloads)
+        batch = batch._replace(record_type=found.name)
+        start = 0
+        for row, error in bad:
+            if row > start:
+                yield part_of(batch, start, row)
+            offset = batch.chunk.base_offset + int(batch.chunk.offsets[row])
+            invalid(error.at(batch.path, batch.first + row, offset))
+            start = row + 1
+        if start < len(batch.payloads) or not bad:
+            yield part_of(batch, start, len(batch.payloads))
+
+
+def settle_batches(
+    source: Iterable[Batch], declared: str, settle: Callable[[str, RecordType], RecordType]
+) -> Iterator[tuple[RecordType, Batch]]:
+    """Each batch with the type of the records of its file; a few are held back until that is settled."""
+    for path, own in groupby(source, key=lambda batch: batch.path):
+        held: list[Batch] = []
+        size, sample = 0, Sample()
+        for batch in own:
+            sample.add(map(batch.payloads.view, range(len(batch.payloads))))
+            held.append(batch)
+            size += batch.num_bytes
+            if sample.is_full or size > _MOST_HELD:
+                break
+        found = settle(path, sample.record_type(declared))
+        for batch in chain(held, own):
+            yield found, batch
 
 
 def threaded(work: Callable[[Any], Result], items: Iterable[Any], threads: int) -> Iterator[Result]:

@@ -42,6 +42,8 @@ class SpooledFile(DataFile):
     Mapped where the compiled kernel is there (its maps keep no descriptor), else read with pread.
     """
 
+    compression = "compressed"  # what it comes from, for messages
+
     def __init__(
         self, path: str, storage: _TemporaryFile, base: int, size: int, error: CompressionError | None
     ):

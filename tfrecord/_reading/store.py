@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from indexer.errors import CorruptRecordError, IndexFileError, StaleIndexError, TFRecordError
-from indexer.files import DataFile, most_descriptors
+from indexer.files import DataFile, is_url, most_descriptors
 from indexer.framing import (
     FRAME_OVERHEAD,
-    HEAD_SIZE,
     HEADER_SIZE,
     UInt64Array,
     check_frame,
@@ -20,6 +19,7 @@ from indexer.framing import (
     corrupt_error,
 )
 from indexer.index import RecordIndex
+from indexer.sniffing import HEAD_SIZE
 from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
@@ -78,6 +78,7 @@ class RecordStore:
         self._start_list: list[int] = []
         self._looked_through: set[int] = set()
         self._expected: tuple[int, ...] | None = None
+        self._passed: dict[int, tuple[int, int]] = {}  # offset and number of the last record that was placed
         self._lock = ForkSafeLock()
         self.closed = False
 
@@ -228,6 +229,10 @@ class RecordStore:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""
         self.check_open()
         number, record = self.locate(position)
+        return self.fetch_from(number, record), number, record
+
+    def fetch_from(self, number: int, record: int) -> memoryview:
+        """The payload of one record of a file, as `fetch_one`."""
         index = self._checked(number)
         offset, length = index.entry(record)
         source = self.open(number)
@@ -240,7 +245,29 @@ class RecordStore:
                 raise self._error(source, record, offset, reason)
         except CorruptRecordError as error:
             raise _placed(error, record, offset) from None
-        return frame[HEADER_SIZE : HEADER_SIZE + length], number, record
+        return frame[HEADER_SIZE : HEADER_SIZE + length]
+
+    def offset_of(self, path: str, record: int) -> int | None:
+        """The offset of a record's frame, for an error about it; None where it would take too long to
+        find."""
+        number = self.paths.index(path) if path in self.paths else -1
+        index = self._indexes[number] if number >= 0 else None
+        if index is not None:
+            return int(index.offsets[record]) if record < len(index) else None
+        if number < 0 or is_url(self.place(path)):
+            return None
+        compressed = bool(self.compression(number))
+        if compressed and self.policy.skips:
+            return None
+        seek = (0, 0) if compressed else self._passed.get(number, (0, 0))
+        # With a step the payloads before it are not read.
+        seek = seek if seek[1] <= record else (0, 0)
+        runs = self.stream(number, record, 2, seek, DamagePolicy("skip"))
+        run = next(runs, None)
+        if run is None:
+            return None
+        self._passed[number] = run.base + int(run.offsets[0]), record
+        return self._passed[number][0]
 
     def fetch(self, positions: Int64Array) -> Fetched:
         """Payloads at any positions, in that order. Damage raises, or is left out where damage is skipped."""
@@ -371,7 +398,14 @@ class RecordStore:
         if isinstance(source, SpooledFile) and source.error is not None and offset >= source.size:
             return source.error.at(record, offset)
         head = source.head(HEAD_SIZE) if offset == 0 else b""
-        return corrupt_error(reason, path=source.path, record=record, offset=offset, buffer_head=head)
+        return corrupt_error(
+            reason,
+            path=source.path,
+            record=record,
+            offset=offset,
+            buffer_head=head,
+            compression=getattr(source, "compression", ""),
+        )
 
     def check_open(self) -> None:
         """`ValueError` after `close`."""

@@ -57,8 +57,11 @@ def _full_schema(view: RecordView, decoder: RecordDecoder, nullable: bool) -> Sc
     if not nullable and plan.columns is not None and (lists.columns is not None or not is_sequence):
         return None
     store = view.store
-    parts = [(path, first_records(store, number, _ALL)) for number, path in enumerate(store.paths)]
-    schema = merge_schemas(parts)
+    record_type = view.record_type
+    parts = [
+        (path, first_records(store, number, _ALL, record_type)) for number, path in enumerate(store.paths)
+    ]
+    schema = merge_schemas(parts, record_type)
     decoder.dense = (
         dense_plan(schema) if plan.columns is None else plan,
         dense_plan(schema.feature_lists) if is_sequence and lists.columns is None else lists,

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import Int64Array, as_positions
 from tfrecord._reading.decoder import Batch, RecordDecoder
-from tfrecord._reading.index_columns import dense_plans, find_type
+from tfrecord._reading.index_columns import dense_plans, find_type, known_schema, read_schema
+from tfrecord._reading.missing import check_known, warn_of_absent
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import RecordStore
 
@@ -31,6 +33,9 @@ class RecordView:
     store: RecordStore
     decoder: RecordDecoder
     selection: Int64Array | None = None
+
+    def __post_init__(self) -> None:
+        self.decoder.offset_of = self.store.offset_of
 
     def __len__(self) -> int:
         return len(self.store) if self.selection is None else len(self.selection)
@@ -104,21 +109,55 @@ class RecordView:
 
     @property
     def record_type(self) -> str:
-        """What the records are; looks at the first ones where nothing has said so yet."""
-        if self.decoder.record_type is None:
-            self.decoder.record_type = find_type(self.store, wants_features=self.decoder.wants_features)
-        return self.decoder.record_type
+        """What the records are; looks at some of them where nothing has said so yet."""
+        decoder = self.decoder
+        if decoder.record_type is None:
+            found = find_type(self.store, decoder.declared)
+            decoder.record_type = "sequence_example" if decoder.wants_lists else found
+        return decoder.record_type
 
     def prepare(self) -> None:
-        """Settle what the records are, and how batches of them look."""
-        self.decoder.record_type = self.record_type
-        if self.decoder.dense is None:
-            self.decoder.dense = dense_plans(self.decoder, self.store)
+        """Settle what the records are and how batches of them look, and whether they have what is asked for.
+
+        Raises:
+            MissingFeatureError: the indexes say that no record has a feature that was asked for by name.
+        """
+        decoder = self.decoder
+        record_type = self.record_type
+        if decoder.dense is not None:
+            return
+        schema = known_schema(self.store, record_type)
+        if schema is not None and schema.num_records > schema.num_invalid:
+            decoder.keys = frozenset((*schema, *schema.feature_lists))
+            if not decoder.allow_missing:
+                lists = decoder.sequence_plan if record_type == "sequence_example" else None
+                check_known(decoder.plan, lists, schema, self.store.paths[0])
+                decoder.seen.warned = True
+        decoder.dense = dense_plans(decoder, schema)
+
+    def end_pass(self, columns: tuple[str, ...] | None = None) -> None:
+        """All records were read, of which ``columns`` were asked for: say so, once, where no record had
+        one."""
+        decoder = self.decoder
+        if decoder.allow_missing or decoder.seen.warned or decoder.record_type == "bytes":
+            return
+        absent = decoder.seen.absent(columns)
+        if absent:
+            decoder.seen.warned = True
+            warn_of_absent(self.store.paths[0], absent, self._known_keys())
+
+    def _known_keys(self) -> list[str]:
+        """Names of features, for near matches: those of the first records where no index has them."""
+        try:
+            schema = read_schema(self.store, self.record_type)
+        except TFRecordError:
+            return []
+        return [*schema, *schema.feature_lists]
 
     def read(
         self, positions: Int64Array, columns: tuple[str, ...] | None = None, num_threads: int | None = None
     ) -> Batch:
         """The records at these positions as columns; those of damaged records are left out where skipped."""
-        rows = self.fetch(positions)
         self.prepare()
+        rows = self.fetch(positions)
         return self.decoder.batch(rows.payloads, rows.locate, columns, num_threads)

@@ -14,24 +14,31 @@ import numpy as np
 from indexer.compression import HEAD_SIZE
 from indexer.errors import CompressionError, CorruptRecordError
 from indexer.files import is_url
-from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_LENGTHS, check_frames, corrupt_error, scan
+from indexer.framing import (
+    FRAME_OVERHEAD,
+    HEADER_SIZE,
+    VERIFY_LENGTHS,
+    check_frame,
+    check_frames,
+    corrupt_error,
+    scan,
+)
 from indexer.outputs import STREAM
 from indexer.streams import detect, open_stream
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._kernels.record_type import SAMPLE, settle
 from tfrecord._reading.payload_batches import batches
 from tfrecord._repair.inflate import inflate
 from tfrecord._repair.mapped import forget, map_file, spooled
 from tfrecord._repair.reports import MOST_ENTRIES, Damage, FileReport
 from tfrecord._repair.resync import FrameFinder
 from tfrecord._repair.turns import Turns
-from tfrecord.parse import bad_messages, record_kind
+from tfrecord.parse import INVALID, bad_rows
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 20
 # So much of a map stays in this process: letting go of it costs something, too.
 _HELD = 32 << 20
-_LOOK_AT = 64
-RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
 
 
 class Checker:
@@ -111,6 +118,8 @@ class Checker:
 
     def _check_buffer(self, data: memoryview, result: FileReport, at: int = 0, record: int = 0) -> None:
         finder = FrameFinder(data)
+        if result.settled is None:
+            self._settle(self._first_payloads(data, at), result)
         while at < len(data):
             damage = self._run(data, at, record, result)
             if damage is None:
@@ -216,25 +225,25 @@ class Checker:
 
     # Messages.
 
+    def _first_payloads(self, data: memoryview, at: int) -> BytesColumn:
+        found = scan(data, start=at, max_records=SAMPLE, verify=VERIFY_LENGTHS)
+        frames = zip(found.offsets, found.lengths, strict=True)
+        keep = np.array([check_frame(data, int(at), int(size)) is None for at, size in frames], np.bool_)
+        offsets = (found.offsets[keep] + np.uint64(HEADER_SIZE)).astype(np.int64)
+        return BytesColumn._trusted((data,), offsets, found.lengths[keep].astype(np.int64))
+
+    def _settle(self, payloads: BytesColumn, result: FileReport) -> None:
+        if len(payloads):
+            result.settled = settle(map(payloads.view, range(len(payloads))), self.record_type)
+            result.record_type = result.settled.name
+
     def _messages(self, payloads: BytesColumn, result: FileReport) -> list[tuple[int, str]]:
-        """(row, what is wrong) of every payload that is no valid message."""
-        if not result.record_type:
-            result.record_type = self._type_of(payloads)
+        """(row, what is wrong) of every payload that is not a valid message."""
+        if result.settled is None:
+            self._settle(payloads, result)
         if not self.parse or result.record_type in ("", "bytes"):
             return []
-        return bad_messages(payloads)
-
-    def _type_of(self, payloads: BytesColumn) -> str:
-        """What most of the first payloads are, so that one damaged message does not make a file of raw
-        bytes; "" where all are empty, which tells nothing."""
-        if self.record_type != "auto":
-            return self.record_type
-        kinds = [record_kind(payloads.view(int(i))) for i in np.flatnonzero(payloads.lengths)[:_LOOK_AT]]
-        if not kinds:
-            return ""
-        if kinds.count("bytes") * 2 >= len(kinds):
-            return "bytes"
-        return "sequence_example" if "sequence_example" in kinds else "example"
+        return [(row, error.reason.removeprefix(f"{INVALID}: ")) for row, error in bad_rows(payloads)]
 
     # What was found.
 

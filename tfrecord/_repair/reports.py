@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from indexer.errors import CorruptRecordError
+from tfrecord._kernels.record_type import RecordType
 from tfrecord._repair.inflate import StreamDamage
 
 # A report holds this many entries per file; the rest are only counted.
@@ -50,6 +51,7 @@ class FileReport:
     size: int = 0
     compression: str = ""
     record_type: str = ""
+    settled: RecordType | None = field(default=None, repr=False, compare=False)
     num_damages: int = 0
     damages: list[Damage] = field(default_factory=list)
 

@@ -122,8 +122,12 @@ def _is_open(decoder: RecordDecoder) -> bool:
 def _settle_features(view: RecordView) -> None:
     """Decode the features of each file's first records, all of them ragged."""
     store, decoder = view.store, view.decoder
-    parts = [(path, first_records(store, number, _FIRST_RECORDS)) for number, path in enumerate(store.paths)]
-    schema = merge_schemas(parts)
+    record_type = view.record_type
+    parts = [
+        (path, first_records(store, number, _FIRST_RECORDS, record_type))
+        for number, path in enumerate(store.paths)
+    ]
+    schema = merge_schemas(parts, record_type)
     plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
     decoder.dense = (
         _ragged(schema) if plan.columns is None else plan,

@@ -13,6 +13,7 @@ from tfrecord._columns.batch import BytesColumn, ColumnBatch
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import LOCATED_ERRORS, RecordDecoder, is_damage
 from tfrecord._reading.rows import RowBatch
+from tfrecord.features import compile_features
 from tfrecord.parse import decode_batch
 from tfrecord.tfds.folder import TFDSError
 from tfrecord.tfds.leaves import Leaf, Values, nested
@@ -82,7 +83,7 @@ class NestedDecoder(RecordDecoder):
             if clash := specs.keys() & found.keys():
                 raise TFDSError(f"two features are stored under the key {clash.pop()!r}")
             specs |= found
-        super().__init__(specs, None, "example", policy)
+        super().__init__(compile_features(specs), None, "example", policy, allow_missing=True)
         self.leaves = {"/".join(leaf.path): leaf for leaf in leaves}
         self._looked = True
 
@@ -122,7 +123,7 @@ class NestedDecoder(RecordDecoder):
         columns_of = [values.column() for _, values in found]
         return NestedBatch(nested([path for path, _ in found], columns_of), len(payloads))
 
-    def one(self, payload: memoryview, missing: str = "empty") -> Any:
+    def one(self, payload: memoryview) -> Any:
         return self.dicts(single(payload))[0]
 
     def dicts(self, payloads: Any) -> list[Any]:

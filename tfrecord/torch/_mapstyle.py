@@ -16,7 +16,13 @@ from tfrecord._reading.call_text import call_text
 from tfrecord._reading.decoder import LOCATED_ERRORS
 from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
-from tfrecord.torch._options import ReaderOptions, check_transform, known_options, one_of, open_source
+from tfrecord.torch._options import (
+    ReaderOptions,
+    asked_features,
+    check_transform,
+    known_options,
+    open_source,
+)
 from tfrecord.torch._producer import Finish
 from tfrecord.torch._source import Source
 from tfrecord.torch._workers.errors import for_loader
@@ -54,13 +60,11 @@ class TFRecordMapDataset(Dataset[Any]):
     ) -> None:
         self._call = call_text(type(self).__name__, TFRecordMapDataset.__init__, locals())
         super().__init__()
-        features = one_of(features, description)
-        sequence_features = one_of(sequence_features, sequence_description, "sequence_")
+        asked = asked_features(features, description, sequence_features, sequence_description)
         self._reader, self.source = open_source(
             data_path,
             index_path,
-            features,
-            sequence_features,
+            asked,
             compression_type,
             on_error=on_error,
             max_skips=max_skips,

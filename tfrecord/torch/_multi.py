@@ -27,7 +27,6 @@ from tfrecord.torch._options import (
     check_split,
     check_transform,
     known_options,
-    one_of,
 )
 from tfrecord.torch._producer import BothTransforms, Finish, payload_batches
 from tfrecord.torch._queue import with_last
@@ -111,17 +110,17 @@ class MultiTFRecordDataset(EpochDataset):
         self._call = call
         check_transform(transform)
         padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
-        features = one_of(features, description)
-        sequence_features = one_of(sequence_features, sequence_description, "sequence_")
         datasets = [
             TFRecordDataset(
                 pattern.replace("{}", str(name)),
                 None if index_pattern is None else os.fspath(index_pattern).replace("{}", str(name)),
-                features,
+                description,
                 shuffle_queue_size,
                 None,
-                sequence_features,
+                sequence_description,
                 compression_type,
+                features=features,
+                sequence_features=sequence_features,
                 shuffle=shuffle,
                 seed=derive_key("source", self.seed, str(name)),
                 on_error=on_error,

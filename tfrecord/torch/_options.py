@@ -10,20 +10,21 @@ from typing import Any, TypedDict
 
 from indexer.compression import Compression
 from indexer.options import near_matches
+from tfrecord.features import one_of
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.share import SPLITS
-from tfrecord.torch._source import Source, missing_rule
+from tfrecord.torch._source import Source
 
 __all__ = [
     "DatasetOptions",
     "ReaderOptions",
     "as_integer",
+    "asked_features",
     "check_shuffle",
     "check_split",
     "check_transform",
     "known_options",
-    "one_of",
     "open_source",
 ]
 
@@ -43,6 +44,7 @@ class ReaderOptions(TypedDict, total=False):
     """Options of `TFRecordReader` that the datasets pass on to it."""
 
     record_type: str
+    allow_missing: bool
     verify: bool
     mmap: bool
     max_spool_bytes: int
@@ -78,13 +80,25 @@ class DatasetOptions:
         as_integer(self.prefetch, "prefetch", 0)
 
 
-def one_of(features: Any, description: Any, prefix: str = "") -> Any:
-    """`features` and `description` are one thing under two names; TypeError where both are given."""
-    if features is not None and description is not None:
-        raise TypeError(
-            f"give {prefix}features or {prefix}description, not both: they are two names for one thing"
-        )
-    return description if features is None else features
+def asked_features(
+    features: Any, description: Any, sequence_features: Any, sequence_description: Any
+) -> dict[str, Any]:
+    """Options of a reader for what is asked for under 2.x's names, or under 1.x's.
+
+    A description alone declares plain Examples, as for the loaders, and what it names must be there.
+
+    Raises:
+        TypeError: one thing is given under both names.
+    """
+    found: dict[str, Any] = {}
+    if features is not None or description is not None:
+        found["features"] = one_of(features, description)
+    if sequence_features is not None or sequence_description is not None:
+        names = ("sequence_features", "sequence_description")
+        found["sequence_features"] = one_of(sequence_features, sequence_description, names)
+    elif description:
+        found["record_type"] = "example"
+    return found
 
 
 def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int | None]:
@@ -139,37 +153,28 @@ def known_options(called: Callable[..., Any], options: Mapping[str, Any]) -> Map
 def open_source(
     data_path: Any,
     index_path: Any,
-    features: Any,
-    sequence_features: Any,
+    asked: Mapping[str, Any],
     compression_type: Compression | None,
     **options: Any,
 ) -> tuple[TFRecordReader[Any], Source]:
-    """The records of a path, list, glob, folder or reader: the reader, and its records for a dataset."""
+    """The records of a path, list, glob, folder or reader: the reader, and its records for a dataset.
+
+    `asked`: what `asked_features` made.
+    """
     if isinstance(data_path, TFRecordReader):
-        given = {
-            "index_path": index_path,
-            "features": features,
-            "sequence_features": sequence_features,
-            "compression_type": compression_type,
-            **options,
-        }
+        given = {"index_path": index_path, "compression_type": compression_type, **asked, **options}
         usual = {"on_error": "raise"}
         named = [name for name, value in given.items() if value != usual.get(name)]
         if named:
             raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
         return data_path, Source(data_path._view)
-    if features and sequence_features is None:
-        # As the loaders have it: a description alone asks for plain Examples.
-        options.setdefault("record_type", "example")
     reader: TFRecordReader[Any] = TFRecordReader(
         data_path,
         index="auto" if index_path is None else index_path,
-        features=features,
-        sequence_features=sequence_features,
         compression_type=compression_type,
-        **options,
+        **{**asked, **options},
     )
-    return reader, Source(reader._view, missing_rule(features))
+    return reader, Source(reader._view)
 
 
 def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:

@@ -26,11 +26,11 @@ from tfrecord.torch._options import (
     DatasetOptions,
     ReaderOptions,
     as_integer,
+    asked_features,
     check_shuffle,
     check_split,
     check_transform,
     known_options,
-    one_of,
     open_source,
 )
 from tfrecord.torch._producer import Finish, payload_batches, produce_items
@@ -57,14 +57,16 @@ class TFRecordDataset(EpochDataset):
         index_path: None is the sidecar beside each file, where there is one (else headers are scanned); or
             a path, a list of one a file, a folder, or False.
         description: the features to read: names, or names to types (`"byte"`, `"int"`, `"float"`) or specs. A
-            named feature that a record lacks is a KeyError, unless the description holds a `VarLenFeature`.
+            record without a feature that is named so is a MissingFeatureError (a KeyError); specs say for
+            themselves what a record without them is.
         shuffle_queue_size: shuffle through a queue of so many records. Beside `shuffle` it only counts for
             compressed files without an index, whose shuffle is a queue; elsewhere a warning says so.
         transform: called with each record (or batch) after the shuffle, in the worker; what it returns is
             given out.
         sequence_description: the feature lists of SequenceExamples; items are then pairs (context, lists).
         compression_type: None looks at the content.
-        features, sequence_features: other names for `description` and `sequence_description`.
+        features, sequence_features: the same, by the rules of `TFRecordReader`: a record without a feature
+            that is asked for by name or short name has an empty one.
         shuffle: False; True is a permutation of all records; "block" one that keeps to neighbourhoods
             (blocks of 1,024, mixed in groups of 8), for disks that dislike random reads.
         seed: the order of an epoch is a function of (seed, epoch) alone. None draws one (one rank only).
@@ -89,8 +91,8 @@ class TFRecordDataset(EpochDataset):
         shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a
             queue holds positions only.)
         drop_none: leave out what the transform returns None for.
-        **reader_options: `record_type`, `verify`, `mmap`, `max_spool_bytes`, `max_record_bytes`,
-            `num_threads` of `TFRecordReader`.
+        **reader_options: `record_type`, `allow_missing`, `verify`, `mmap`, `max_spool_bytes`,
+            `max_record_bytes`, `num_threads` of `TFRecordReader`.
 
     Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and opens the
     files again where it is read. Raises ValueError or TypeError for options that are not as said,
@@ -143,13 +145,11 @@ class TFRecordDataset(EpochDataset):
         padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
         self.finish = Finish(transform, bool(drop_none), padding, split == "pad")
         self._predicates: tuple[tuple[Callable[[Any], Any], bool], ...] = ()
-        features = one_of(features, description)
-        sequence_features = one_of(sequence_features, sequence_description, "sequence_")
+        asked = asked_features(features, description, sequence_features, sequence_description)
         self._reader, self.source = open_source(
             data_path,
             index_path,
-            features,
-            sequence_features,
+            asked,
             compression_type,
             on_error=on_error,
             max_skips=max_skips,

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from indexer.errors import TFRecordError
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.decoder import is_damage
+from tfrecord._reading.decoder import LOCATED_ERRORS, is_damage
 from tfrecord._reading.index_columns import MergedIndex
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import RecordStore
 from tfrecord._reading.view import RecordView
-from tfrecord.features import FeaturePlan, VarLenFeature
+from tfrecord.features import FeaturePlan
 from tfrecord.sampling.permutation import Int64Array, Permutation
 from tfrecord.torch._readahead import Readahead
 
-__all__ = ["DROPPED", "Source", "joined", "missing_rule"]
+__all__ = ["DROPPED", "Source", "joined"]
 
 
 class _Dropped:
@@ -36,9 +36,8 @@ DROPPED = _Dropped()
 class Source:
     """Records as the datasets use them. Opens nothing before it is asked for records."""
 
-    def __init__(self, view: RecordView, missing: str = "error") -> None:
+    def __init__(self, view: RecordView) -> None:
         self.view = view
-        self._missing = missing
         self._positioned: bool | None = None
         self._fingerprint: int | None = None
 
@@ -72,7 +71,7 @@ class Source:
 
     def select(self, positions: Int64Array) -> Source:
         """A source of some of these records, in this order."""
-        return Source(self.view.select(positions), self._missing)
+        return Source(self.view.select(positions))
 
     def index_column(self, name: str) -> npt.NDArray[Any] | None:
         """A value for each record from the indexes; None where one of them does not keep it."""
@@ -119,7 +118,7 @@ class Source:
         policy.on_error = _raise
         decoder = copy.copy(self.view.decoder)
         decoder.policy = policy
-        twin = Source(RecordView(store, decoder, self.view.selection), self._missing)
+        twin = Source(RecordView(store, decoder, self.view.selection))
         twin._positioned = True
         return twin, count
 
@@ -153,14 +152,15 @@ class Source:
         self.view.prepare()
 
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
-        """A record as a dict (a pair of dicts, bytes); DROPPED where it is no message and that is skipped."""
+        """A record as a dict (a pair of dicts, bytes); DROPPED where it is not a valid message and that is
+        skipped."""
         decoder = self.view.decoder
         if decoder.record_type != "bytes":
             decoder.look(path, [payload])
         try:
-            return decoder.one(payload, self._missing)
-        except (DecodeError, MissingFeatureError, FeatureKindError) as error:
-            placed = error.at(path, record)
+            return decoder.one(payload)
+        except LOCATED_ERRORS as error:
+            placed = decoder.located(error, path, record)
             if not self.skips or not is_damage(payload, error):
                 raise placed from None
             self.view.store.policy.handle(placed)
@@ -211,7 +211,7 @@ def joined(sources: Sequence[Source]) -> Source:
     for source in sources:
         decoder = source.view.decoder
         plans, wanted = (decoder.plan, decoder.sequence_plan), (first.plan, first.sequence_plan)
-        if len(types) > 1 or plans != wanted or source._missing != sources[0]._missing:
+        if len(types) > 1 or plans != wanted:
             raise ValueError(
                 "batches of all sources need the same features and record_type in each, but those of "
                 f"{sources[0].paths[0]} and {source.paths[0]} differ"
@@ -222,17 +222,8 @@ def joined(sources: Sequence[Source]) -> Source:
     store = RecordStore(paths, given, stores[0].options, stores[0].policy)
     decoder = copy.copy(first)
     decoder.record_type, decoder.dense = next(iter(types), None), None
-    return Source(RecordView(store, decoder), sources[0]._missing)
+    return Source(RecordView(store, decoder))
 
 
 def _raise(error: TFRecordError) -> None:
     raise error
-
-
-def missing_rule(features: Any) -> str:
-    """How single records treat a feature that they lack.
-
-    A short name means "must be there", as it always did; a VarLenFeature says that it may be missing.
-    """
-    specs = features.values() if isinstance(features, Mapping) else ()
-    return "empty" if any(isinstance(spec, VarLenFeature) for spec in specs) else "error"

@@ -17,12 +17,13 @@ from indexer.framing import VERIFY_LENGTHS
 from indexer.names import is_data_name, split_compression
 from indexer.options import near_matches
 from indexer.outputs import STREAM, Outputs, is_special
-from indexer.streams import Chunk
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
 from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, read_json, read_tar
 from tfrecord._cli.conversion.layout import Layout, survey
 from tfrecord._cli.conversion.npz import NpzSink, read_npz
-from tfrecord._reading.payload_batches import Batch, batch_of, batches, record_type_of
+from tfrecord._cli.problems import Problems
+from tfrecord._kernels.record_type import RecordType
+from tfrecord._reading.payload_batches import Batch, batches, checked, part_of, settle_batches
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -65,7 +66,11 @@ def output_format(path: str) -> str:
 
 class Source:
     """The records of some files, as often as they are asked for. A pipe is kept in a temporary file for that,
-    unless `once` says that they are asked for only once."""
+    unless `once` says that they are asked for only once.
+
+    With `problems`, records that are not valid messages go there, and batches know what their records are:
+    what `record_type` says, else the first records of each file.
+    """
 
     def __init__(
         self,
@@ -74,32 +79,57 @@ class Source:
         *,
         compression: str | None = None,
         round_floats: bool = False,
+        record_type: str = "auto",
+        problems: Problems | None = None,
     ) -> None:
         self.paths = paths
+        self._record_type, self._problems = record_type, problems
+        self._settled: RecordType | None = None
         self._form, self._compression, self._round = form, compression, round_floats
         self._spool: Any = None
         self.once = False
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._read(verify=None)
-
-    def _read(self, verify: int | None) -> Iterator[Batch]:
         for path in self.paths:
-            form = self._form or format_of(path)
-            place: Any = path
-            if path == STREAM and not (self.once and form == "tfrecord"):
-                place = self._spooled()
-            if form == "tfrecord":
-                options: dict[str, Any] = {} if verify is None else {"verify": verify}
-                yield from batches([place], compression=self._compression, **options)
-            elif form == "jsonl":
-                yield from read_json(place, self._round)
-            elif form == "npz":
-                yield from read_npz(place)
-            elif form == "tar":
-                yield from read_tar(place)
-            else:
-                yield from read_arrow(place, form, self._round)
+            batches_of = self._read(path, verify=None)
+            if self._problems is None:
+                yield from batches_of
+            elif (self._form or format_of(path)) == "tfrecord":
+                yield from checked(batches_of, self._record_type, self._problems.invalid, self._settle)
+            else:  # records of other formats are made here
+                for found, batch in settle_batches(batches_of, self._record_type, self._settle):
+                    yield batch._replace(record_type=found.name)
+
+    def _settle(self, path: str, found: RecordType) -> RecordType:
+        """One output has one type of records: that of the first file that tells."""
+        assert self._problems is not None
+        self._problems.settled(path, found)
+        if not (found.num_for or found.num_against) or self._record_type != "auto":
+            return self._settled or found
+        self._settled = self._settled or found
+        if found.name != self._settled.name:
+            raise click.UsageError(
+                f"{path} holds records of type {found.name}, the files before it of type "
+                f"{self._settled.name}; convert them apart, or say --record-type"
+            )
+        return found
+
+    def _read(self, path: str, verify: int | None) -> Iterator[Batch]:
+        form = self._form or format_of(path)
+        place: Any = path
+        if path == STREAM and not (self.once and form == "tfrecord"):
+            place = self._spooled()
+        if form == "tfrecord":
+            options: dict[str, Any] = {} if verify is None else {"verify": verify}
+            yield from batches([place], compression=self._compression, **options)
+        elif form == "jsonl":
+            yield from read_json(place, self._round)
+        elif form == "npz":
+            yield from read_npz(place)
+        elif form == "tar":
+            yield from read_tar(place)
+        else:
+            yield from read_arrow(place, form, self._round)
 
     def _spooled(self) -> Any:
         if self._spool is None:
@@ -114,8 +144,10 @@ class Source:
             self._spool.close()
 
     def count(self) -> int:
-        """How many records there are: lengths are hopped over where that can be done."""
-        return sum(len(batch.payloads) for batch in self._read(VERIFY_LENGTHS))
+        """How many records there are: lengths are scanned where that can be done."""
+        if self._problems is not None:
+            return sum(len(batch.payloads) for batch in self)
+        return sum(len(batch.payloads) for path in self.paths for batch in self._read(path, VERIFY_LENGTHS))
 
 
 class FrameSink:
@@ -187,7 +219,7 @@ class Target:
         sink: Any = None
         for batch in source:
             if layout is None:
-                layout = Layout(record_type_of(batch.payloads))
+                layout = Layout(batch.record_type)
             start = 0
             while start < len(batch.payloads):
                 while room == 0:
@@ -231,21 +263,6 @@ class Target:
             sink.write(batch.payloads)
         except DecodeError as error:
             raise error.at(batch.path, batch.first + (error.record or 0)) from None
-
-
-def part_of(batch: Batch, start: int, stop: int) -> Batch:
-    """Some rows of a batch."""
-    if start == 0 and stop == len(batch.payloads):
-        return batch
-    chunk = batch.chunk
-    part = Chunk(
-        chunk.buffer,
-        chunk.offsets[start:stop],
-        chunk.lengths[start:stop],
-        chunk.base_offset,
-        batch.first + start,
-    )
-    return batch_of(batch.path, batch.first + start, chunk.buffer, part)
 
 
 def balanced(count: int, shards: int) -> list[int]:

@@ -17,7 +17,7 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._cli.describe import kind_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._reading.payload_batches import Batch, record_type_of
+from tfrecord._reading.payload_batches import Batch
 from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.example_pb2 import Example, Feature, FeatureList, SequenceExample
 from tfrecord.features import FeaturePlan, VarLenFeature, compile_features
@@ -107,7 +107,7 @@ def build_message(context: dict[str, Any], lists: dict[str, Any] | None) -> byte
         sequence.context.feature[key].SetInParent()
     plain = {}
     for key, steps in lists.items():
-        kinds = {kind_of(step) for step in steps}
+        kinds = {kind_of(step) for step in steps} or {"bytes"}
         if len(kinds) == 1 and all(step is not None for step in steps):
             plain[key] = steps, next(iter(kinds))
         else:
@@ -138,7 +138,7 @@ def survey(source: Iterable[Batch]) -> Layout:
     layout = Layout()
     for batch in source:
         if not layout.rows:
-            layout.record_type = record_type_of(batch.payloads)
+            layout.record_type = batch.record_type
         layout.rows += len(batch.payloads)
         if layout.record_type == "bytes":
             continue

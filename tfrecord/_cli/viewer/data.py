@@ -17,7 +17,7 @@ from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of, value_text
 from tfrecord._cli.sniffing import Content, as_text, sniff_bytes
 from tfrecord._cli.terminal import safe
-from tfrecord.parse import record_kind
+from tfrecord._reading.index_columns import settled_type
 from tfrecord.reader import TFRecordReader
 
 _TEXT = 300
@@ -39,12 +39,15 @@ class NotFound(Exception):
 class ViewData:
     """The records of a reader for the page. Safe to use from several threads.
 
-    ``about`` are lines that the page shows above its features.
+    ``about`` are lines that the page shows above its features. ``record_type``: as for `TFRecordReader`.
     """
 
-    def __init__(self, reader: TFRecordReader[Any], about: Sequence[str] = ()) -> None:
+    def __init__(
+        self, reader: TFRecordReader[Any], about: Sequence[str] = (), record_type: str = "auto"
+    ) -> None:
         self.reader = reader
         self.about = [safe(line) for line in about]
+        self._record_type = settled_type(reader._view.store, record_type).name
         self.count = len(reader)
         self._searches: OrderedDict[str, npt.NDArray[np.int64]] = OrderedDict()
         self._lock = threading.Lock()
@@ -107,7 +110,7 @@ class ViewData:
 
     def _features(self, position: int) -> tuple[str, list[tuple[str, str, Any]]]:
         payload = self.reader.raw(position)
-        kind = record_kind(payload)
+        kind = self._record_type
         if kind == "bytes":
             return kind, [("", "", payload)]
         context, lists = exact_record(payload, kind)

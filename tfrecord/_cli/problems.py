@@ -1,0 +1,77 @@
+"""What is wrong with records, said once on standard error, and whether a command goes on."""
+
+from __future__ import annotations
+
+import click
+
+from indexer.errors import TFRecordError
+from tfrecord._cli.common import Choice, count_text
+from tfrecord._cli.terminal import complain
+from tfrecord._kernels.record_type import RECORD_TYPES, RecordType
+
+_MOST_SHOWN = 20
+
+record_type_option = click.option(
+    "--record-type",
+    "--type",
+    "record_type",
+    type=Choice(RECORD_TYPES),
+    default="auto",
+    help="What the records are (default: what the first of them say).",
+)
+on_error_option = click.option(
+    "--on-error",
+    type=Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="skip: leave out records that are not valid messages, and exit with 1.",
+)
+
+
+class Problems:
+    """Invalid records and doubtful types of one run of a command.
+
+    With ``on_error="raise"`` the first invalid record is raised; else each is said, and `exit_code` is 1.
+    """
+
+    def __init__(self, on_error: str = "skip") -> None:
+        self._skips = on_error == "skip"
+        self._invalid: set[tuple[str | None, int | None]] = set()
+        self._told: set[str] = set()
+
+    def invalid(self, error: TFRecordError) -> None:
+        """A record is not a valid message; commands that read twice meet it twice."""
+        if not self._skips:
+            raise error
+        place = getattr(error, "path", None), getattr(error, "record", None)
+        if place in self._invalid:
+            return
+        self._invalid.add(place)
+        if len(self._invalid) <= _MOST_SHOWN:
+            complain(str(error))
+
+    def settled(self, path: str, found: RecordType) -> RecordType:
+        """What the records of a file are; said where some of them speak against it, or where a function of
+        this library decodes them."""
+        doubtful = found.name != "bytes" or found.num_for or "tfrecord." in found.looks_like
+        if path not in self._told and found.warning and doubtful:
+            self._told.add(path)
+            complain(f"{path}: {found.warning}")
+        return found
+
+    @property
+    def num_invalid(self) -> int:
+        """How many invalid records there were."""
+        return len(self._invalid)
+
+    @property
+    def exit_code(self) -> int:
+        """1 where there was an invalid record."""
+        return 1 if self._invalid else 0
+
+    def finish(self, consequence: str) -> int:
+        """Say how many records were invalid and what became of them; the exit code."""
+        if self._invalid:
+            are = "is not a valid message" if self.num_invalid == 1 else "are not valid messages"
+            complain(f"{count_text(self.num_invalid, 'record')} {are}: {consequence}")
+        return self.exit_code

@@ -1,0 +1,196 @@
+"""What the records of a file are: the one rule, for readers, loaders, datasets, index builds and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from indexer.options import near_matches
+from indexer.sniffing import HEAD_SIZE, sniff
+from tfrecord._kernels.codes import RecordClass
+from tfrecord._kernels.engine import decode_kernel as kernel
+from tfrecord._kernels.wire_reference import WireError, fields
+
+__all__ = [
+    "MESSAGES",
+    "RECORD_TYPES",
+    "SAMPLE",
+    "RecordType",
+    "Sample",
+    "check_record_type",
+    "classify",
+    "has_lists",
+    "is_valid",
+    "payload_looks_like",
+    "sample_places",
+    "settle",
+]
+
+RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
+# Declared where features are asked for: Examples or SequenceExamples, and nothing else.
+MESSAGES = "messages"
+# So many payloads are looked at.
+SAMPLE = 64
+# Payloads of more bytes are told by their beginning alone.
+_LOOK = 1 << 20
+
+_FOR = (RecordClass.EXAMPLE, RecordClass.SEQUENCE)
+_AGAINST = (RecordClass.INVALID, RecordClass.FOREIGN)
+_LISTS = (RecordClass.SEQUENCE, RecordClass.NEUTRAL_LISTS)
+_WORDS = {
+    "example": "tf.train.Example",
+    "sequence_example": "tf.train.SequenceExample",
+    "bytes": "tf.train.Example",
+}
+_ELWC = "an ExampleListWithContext message, which tfrecord.parse_example_list decodes"
+
+
+class RecordType(NamedTuple):
+    """What records are, and what that was decided by.
+
+    ``name`` is ``"example"``, ``"sequence_example"`` or ``"bytes"``. ``num_for`` and ``num_against`` count
+    the payloads that were looked at and speak for messages and against them; others speak neither way.
+    ``looks_like`` says what a payload that speaks against looks like, where that can be told.
+    """
+
+    name: str
+    num_for: int = 0
+    num_against: int = 0
+    looks_like: str = ""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether any payload that was looked at speaks for messages or against them."""
+        return bool(self.num_for or self.num_against)
+
+    @property
+    def warning(self) -> str:
+        """What to tell the user, ``""`` where all that were looked at agree with the type."""
+        if not self.speaks or (self.name != "bytes" and not self.num_against):
+            return ""
+        looked = self.num_for + self.num_against
+        are = "is not a" if self.num_against == 1 else "are not"
+        text = f"{self.num_against} of the {looked} records looked at {are} {_WORDS[self.name]}"
+        if self.name == "bytes":
+            text += ", so the records are given as bytes (record_type='bytes' silences this)"
+        if self.looks_like:
+            text += f". {'The first of them' if self.num_against > 1 else 'It'} looks like {self.looks_like}"
+        return text
+
+
+def check_record_type(record_type: Any) -> str:
+    """The name of a record type as users give it; ValueError for another one."""
+    if record_type not in RECORD_TYPES:
+        near = near_matches(record_type, RECORD_TYPES)
+        raise ValueError(f"record_type is {record_type!r}; it is one of {', '.join(RECORD_TYPES)}{near}")
+    return str(record_type)
+
+
+def classify(payload: Any) -> RecordClass:
+    """What one payload says about the records of its file. Every value in it is checked."""
+    return RecordClass(kernel.record_class(payload))
+
+
+def is_valid(payload: Any) -> bool:
+    """Whether the payload parses as an Example and as a SequenceExample."""
+    return classify(payload) is not RecordClass.INVALID
+
+
+def has_lists(payload: Any) -> bool:
+    """Whether the payload is a message with feature lists."""
+    return classify(payload) in _LISTS
+
+
+def sample_places(count: int) -> list[int]:
+    """Which of ``count`` records to look at: up to 64, from the beginning, the middle and the end."""
+    if count <= SAMPLE:
+        return list(range(count))
+    third = SAMPLE // 3
+    first, middle = SAMPLE - 2 * third, (count - third) // 2
+    return sorted({*range(first), *range(middle, middle + third), *range(count - third, count)})
+
+
+def settle(payloads: Iterable[Any], declared: str = "auto") -> RecordType:
+    """The type of records of which these payloads are a sample; at most 64 are looked at.
+
+    ``declared``: ``"auto"``; `MESSAGES`, which leaves only the question whether they have feature lists; or
+    the name of a type, which is taken as it is.
+    """
+    if declared not in ("auto", MESSAGES):
+        return RecordType(declared)
+    sample = Sample()
+    sample.add(payloads)
+    return sample.record_type(declared)
+
+
+class Sample:
+    """Some payloads of a file, as they come, and what they say about its records."""
+
+    def __init__(self) -> None:
+        self.classes: list[RecordClass] = []
+        self._looks_like: str | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many were looked at as ever are."""
+        return len(self.classes) >= SAMPLE
+
+    @property
+    def speaks(self) -> bool:
+        """Whether any payload speaks for messages or against them."""
+        return any(one in _FOR or one in _AGAINST for one in self.classes)
+
+    def add(self, payloads: Iterable[Any]) -> None:
+        """Look at the next payloads, as far as there is room."""
+        for payload in islice(payloads, SAMPLE - len(self.classes)):
+            self.classes.append(classify(payload))
+            if self._looks_like is None and self.classes[-1] in _AGAINST:
+                self._looks_like = payload_looks_like(payload)
+
+    def record_type(self, declared: str = "auto") -> RecordType:
+        """The type that the payloads so far make."""
+        num_for = sum(one in _FOR for one in self.classes)
+        num_against = sum(one in _AGAINST for one in self.classes)
+        too_many = num_against > max(1, (num_for + num_against) / 8) or (num_against and not num_for)
+        if declared == MESSAGES and not too_many:
+            num_against = 0  # each of them will be an error
+        if declared == "auto" and too_many:
+            name = "bytes"
+        elif declared in ("auto", MESSAGES):
+            name = "sequence_example" if any(one in _LISTS for one in self.classes) else "example"
+        else:
+            name = declared
+        return RecordType(name, num_for, num_against, self._looks_like or "")
+
+
+def payload_looks_like(payload: Any) -> str:
+    """What a payload that is not an Example looks like, in words that follow "looks like"; ``""``: no
+    idea."""
+    data = bytes(memoryview(payload)[:_LOOK])
+    whole = len(data) == memoryview(payload).nbytes
+    try:
+        found = list(fields(data, 0, len(data), 0)) if whole else []
+    except WireError:
+        found = []
+    if found and _is_example_list(data, found):
+        return _ELWC
+    if found and _is_tensor(data, found):
+        return "a serialized tensor (TensorProto), which tfrecord.decode_tensor_proto decodes"
+    return sniff(data[:HEAD_SIZE]) or ""
+
+
+def _is_example_list(data: bytes, found: list[tuple[int, int, int, int]]) -> bool:
+    """Whether each field is 1 (an Example of the list) or 2 (the context) and holds a clean Example."""
+    return all(
+        number in (1, 2) and wire == 2 and classify(data[start:end]) is RecordClass.EXAMPLE
+        for number, wire, start, end in found
+    )
+
+
+def _is_tensor(data: bytes, found: list[tuple[int, int, int, int]]) -> bool:
+    """Whether a known dtype comes first, then a shape, then only fields that a tensor has."""
+    (number, wire, start, end), *rest = found
+    has_dtype = (number, wire, end - start) == (1, 0, 1) and 1 <= data[start] <= 23
+    shaped = any(number == 2 and wire == 2 for number, wire, _, _ in rest)
+    return has_dtype and shaped and all(2 <= number <= 17 for number, _, _, _ in rest)

@@ -1,0 +1,103 @@
+"""Features that were asked for and that no record has: see the table in docs/reading.md."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from indexer.errors import MissingFeatureError
+from indexer.options import known_names, listed, near_matches, warn_caller
+from tfrecord._columns.batch import SequenceBatch
+from tfrecord.features import EMPTY, NAMED, Column, FeaturePlan, compile_features
+from tfrecord.parse import decode_record
+from tfrecord.schema import Schema
+
+__all__ = ["Seen", "check_known", "warn_of_absent"]
+
+
+def _may_be_absent(plan: FeaturePlan) -> dict[str, Column]:
+    """The columns whose absence from a record is not an error."""
+    return {
+        column.key: column
+        for column in plan.columns or ()
+        if column.absent in (EMPTY, NAMED) and (column.shape is None or column.default is not None)
+    }
+
+
+class Seen:
+    """Which of the features asked for some record has had, as far as was read.
+
+    Features without which a record is an error are not watched. Safe to use from several threads.
+    """
+
+    def __init__(self, plan: FeaturePlan, sequence_plan: FeaturePlan) -> None:
+        self._unseen = set(_may_be_absent(plan))
+        self._unseen_lists = set(_may_be_absent(sequence_plan))
+        self._others: dict[str, bool] = {}
+        self.warned = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are features of the plans that no record had yet."""
+        return bool(self._unseen or self._unseen_lists)
+
+    def batch(self, batch: Any, columns: Collection[str] | None) -> None:
+        """Take note of a decoded batch, of which ``columns`` were asked for."""
+        if columns is None and not self.is_open:
+            return
+        is_sequence = isinstance(batch, SequenceBatch)
+        parts = [(batch.context if is_sequence else batch, self._unseen)]
+        if is_sequence:
+            parts.append((batch.feature_lists, self._unseen_lists))
+        for part, unseen in parts:
+            for key in list(unseen):
+                if key in part and part.present[key].any():
+                    unseen.discard(key)
+        for key in columns or ():
+            if not self._others.get(key):
+                self._others[key] = any(key in part and bool(part.present[key].any()) for part, _ in parts)
+
+    def record(self, payload: Any, is_sequence: bool) -> None:
+        """Take note of a single record."""
+        plan = compile_features(list(self._unseen)) if self._unseen else FeaturePlan(())
+        lists = compile_features(list(self._unseen_lists)) if self._unseen_lists else FeaturePlan(())
+        found: Any = decode_record(payload, plan, lists if is_sequence else None)
+        context, steps = found if is_sequence else (found, {})
+        self._unseen -= {key for key, value in context.items() if value is not None}
+        self._unseen_lists -= {key for key, values in steps.items() if values}
+
+    def absent(self, columns: Collection[str] | None) -> list[str]:
+        """The features asked for that no record had, of ``columns`` where these were all that was read."""
+        unseen = self._unseen | self._unseen_lists
+        if columns is None:
+            return sorted(unseen)
+        return [key for key in columns if key in unseen or self._others.get(key) is False]
+
+
+def warn_of_absent(path: str, names: Collection[str], known: Collection[str]) -> None:
+    """One warning that no record has these features."""
+    near = "".join(near_matches(name, known) for name in names)
+    what = "a feature" if len(names) == 1 else "any of the features"
+    warn_caller(
+        f"{path}: no record that was read has {what} {listed(names)}{near} (allow_missing=True silences this)"
+    )
+
+
+def check_known(plan: FeaturePlan, sequence_plan: FeaturePlan | None, schema: Schema, path: str) -> None:
+    """Compare what is asked for with a schema of all records.
+
+    Raises:
+        MissingFeatureError: a feature asked for by name is in no record.
+    """
+    absent: list[str] = []
+    for part, table in ((plan, schema), (sequence_plan, schema.feature_lists)):
+        for key, column in _may_be_absent(part).items() if part is not None else ():
+            if key in table:
+                continue
+            known = [*schema, *schema.feature_lists]
+            if column.absent == NAMED:
+                reason = f"is in no record{known_names(key, known)}"
+                raise MissingFeatureError(reason, key=key, path=path)
+            absent.append(key)
+    if absent:
+        warn_of_absent(path, absent, [*schema, *schema.feature_lists])
