@@ -107,6 +107,7 @@ def test_columns(tmp_path: Path) -> None:
         (tensor("int64", *[1] * 40), "not a list of sizes"),
         (tensor("int64", 2**22, optional=True), "too large to be optional"),
         (tensor("int64", encoding="lz4"), "encoding 'lz4'"),
+        (tensor("string", encoding="zlib"), "strings have no encoding"),
         (tensor("int64", -1, 0), "beside a 0"),
         (image(3, 3), "not that of an image"),
         (image(3, 3, 3, dtype="int64"), "images of int64"),
@@ -243,6 +244,16 @@ def test_missing_values(tmp_path: Path) -> None:
     for read in (lambda: reader[1], lambda: reader[:], lambda: list(reader)):
         with pytest.raises(MissingFeatureError, match="must"):
             read()
+
+
+def test_large_shapes_take_no_memory_before_their_values_are_there(tmp_path: Path) -> None:
+    size = (1 << 20) + 1
+    features = dict_of(x=tensor("uint8", size), y=sequence(tensor("float32", 2**29), length=3))
+    record = {"x": (np.arange(size) % 256, "int"), "y": ([1.0], "float")}
+    folder = folder_of(tmp_path, features, record)
+    assert tfds.open(folder).read([0], ["x"])["x"].shape == (1, size)
+    with pytest.raises(DecodeError, match="feature 'y': has 1 values, not 1610612736"):
+        tfds.open(folder)[0]
 
 
 def test_sequences_of_no_length(tmp_path: Path) -> None:

@@ -251,6 +251,8 @@ class _Builder:
             raise self.wrong(names, f"the encoding {encoding[:40]!r} is not supported")
         dtype = self.dtype(content, names)
         shape = self.shape(content, names)
+        if dtype == "bytes" and encoding != "none":
+            raise self.wrong(names, f"strings have no encoding such as {encoding!r}")
         return Tensor("", shape, dtype, encoding, field(content, "optional") is True)
 
     def class_label(self, content: dict[str, Any], names: tuple[str, ...], depth: int) -> ClassLabel:

@@ -20,6 +20,8 @@ from tfrecord.tfds.values import Array, decode_image, decode_tensor
 __all__ = ["Leaf", "Values", "leaves_of", "nested"]
 
 _MOST_DEFAULT = 1 << 20
+# Values of one record for which memory is taken before it is known that the record holds them.
+_MOST_TRUSTED = 1 << 16
 
 
 class Values(NamedTuple):
@@ -154,19 +156,28 @@ class Leaf:
             nested = len(self.levels) > 1
             if whole.count(None) > 1 and (not nested or None in shape):
                 raise TFDSError(f"feature {self.key!r} has several open sizes, {whole}, and no encoding")
+            if math.prod(size for size in (*whole, *self._shape) if size) >= 2**31:
+                raise TFDSError(f"feature {self.key!r}: the shape {whole} has more than 2**31 - 1 elements")
             if None in whole and 0 in whole:
                 raise TFDSError(f"feature {self.key!r}: the shape {whole} has an open size beside a 0")
+            default = None if nested or None in whole else self._default(whole)
             try:
                 if nested:
                     specs |= {f"{key}/ragged_row_lengths_{i}": VarLenFeature("int64") for i in self._nesting}
                     specs[f"{key}/ragged_flat_values"] = VarLenFeature(dtype)
-                elif None in whole:
+                elif None in whole or math.prod(size or 0 for size in whole) > _MOST_TRUSTED:
                     specs[key] = VarLenFeature(dtype)
                 else:
-                    specs[key] = FixedLenFeature(whole, dtype, self._default(whole))
+                    specs[key] = FixedLenFeature(whole, dtype, default)
             except ValueError as error:
                 raise TFDSError(f"feature {self.key!r}: {error}") from None
         return specs
+
+    @property
+    def _shape(self) -> tree.Shape:
+        """The shape of what a byte string is decoded to."""
+        encoded = isinstance(self.feature, tree.Image) or getattr(self.feature, "encoding", "none") != "none"
+        return self.feature.shape if encoded else ()  # type: ignore[union-attr]
 
     @property
     def _nesting(self) -> range:
@@ -217,6 +228,8 @@ class Leaf:
             return levels, _shaped(batch[f"{key}/ragged_flat_values"].values, shape)
         column = batch[key]
         if None not in (*self.levels, *shape):
+            if isinstance(column, Ragged):
+                column = _filled(column, tuple(size or 0 for size in (*self.levels, *shape)), key)
             (length,) = self.levels or (1,)
             # Rows of no items are cut by row splits: a length of 0 would not tell how many there are.
             levels = list(self.levels) if length else [np.zeros(len(column) + 1, np.int64)]
@@ -279,6 +292,15 @@ class Leaf:
             arrays.append(array)
         items = arrays if None in feature.shape else _stacked(arrays, feature.shape, feature.dtype)
         return values._replace(items=items, shapes=None)
+
+
+def _filled(column: Ragged, shape: tuple[int, ...], key: str) -> Any:
+    """Rows that have to fill a shape, as a dense column."""
+    lengths, count = column.lengths(), math.prod(shape)
+    if (lengths != count).any():
+        row = int((lengths != count).argmax())
+        raise DecodeError(f"has {int(lengths[row])} values, not {count}", key=key, record=row)
+    return reshaped(column.values, (len(column), *shape))
 
 
 def _divided(column: Ragged, size: int, key: str) -> Int64Array:
