@@ -7,6 +7,7 @@ place.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shlex
 import stat
@@ -28,6 +29,7 @@ from .errors import (
     FeatureKindError,
     IndexFileError,
     MissingFeatureError,
+    StaleIndexError,
     TFRecordError,
     UnsupportedCompressionError,
 )
@@ -40,6 +42,7 @@ from .options import check_threads
 from .paths import expand_paths, find_index, sidecar_path, walk_folder
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
+from .stores import open_store
 
 __all__ = [
     "BuildResult",
@@ -103,7 +106,8 @@ def build_index(
     if format not in ("extended", "text"):
         raise ValueError(f"format is {format!r}; it may be 'extended' or 'text'")
     _refuse_to_overwrite_data(path, target)
-    earlier = earlier_index(target)
+    version = _version(target) if is_url(target) else None
+    earlier = earlier_index(target) if version != "" else None
     if earlier is not None and not drop_columns:
         keep = getattr(collector, "keep", None)
         if format == "extended" and keep is not None:
@@ -132,19 +136,40 @@ def build_index(
             "A text index cannot say so; build an extended one.",
         )
     index = index.replace(index_path=target, format=format)
-    with replace_file(target) as file:
-        if format == "text":
-            formats.write_text_index(file, index)
-        else:
-            formats.write_index(file, index)
+    _write(target, index, version)
     return index
+
+
+def _version(target: str) -> str | None:
+    """The ETag of the index behind a URL now: ``""`` where no index is, None where it has no ETag."""
+    store, key = open_store(target)
+    try:
+        return store.stat(key).etag
+    except FileNotFoundError:
+        return ""
+
+
+def _write(target: str, index: RecordIndex, version: str | None) -> None:
+    """Put an index in its place, whole; behind a URL only if ``version`` is still what is there."""
+    write = formats.write_text_index if index.format == "text" else formats.write_index
+    if not is_url(target):
+        with replace_file(target) as file:
+            write(file, index)
+        return
+    store, key = open_store(target)
+    buffer = io.BytesIO()
+    write(buffer, index)
+    try:
+        store.put(key, buffer.getvalue(), if_match=version or None, if_absent=version == "")
+    except FileExistsError:
+        raise StaleIndexError(target, None, "another index was written there meanwhile") from None
 
 
 def earlier_index(target: str) -> RecordIndex | None:
     """The index that is at ``target`` now, of whatever data; None where there is none, or it is of no use."""
     try:
-        with open(target, "rb") as file:
-            if file.read(len(formats.MAGIC)) != formats.MAGIC:
+        with open_data(target, mmap=False) as file:
+            if file.head(len(formats.MAGIC)) != formats.MAGIC:
                 return None
         return formats.load_index(target)
     except (IndexFileError, OSError):
@@ -166,7 +191,9 @@ def _refuse_to_lose(earlier: RecordIndex, path: str, format: Format, collects: b
 
 def _refuse_to_overwrite_data(path: str, target: str) -> None:
     if is_url(target):
-        raise ValueError(f"{target}: an index is written to a local file; name one")
+        if not target.endswith(".tfindex"):
+            raise ValueError(f"{target}: the name of an index behind a URL ends in .tfindex")
+        return
     if not os.path.exists(target):
         return
     if os.path.exists(path) and os.path.samefile(path, target):
@@ -261,6 +288,7 @@ class IndexWriter:
         path = path_name(data_path)
         target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
         _refuse_to_overwrite_data(path, target)
+        version = _version(target) if is_url(target) else None
         lengths = np.array(self._lengths, np.uint64)
         ends = np.cumsum(lengths + np.uint64(FRAME_OVERHEAD), dtype=np.uint64)
         stream_size = int(ends[-1]) if len(ends) else 0
@@ -288,10 +316,10 @@ class IndexWriter:
                 fingerprint=fingerprint(data, offsets, lengths, compression),
                 digest=None if checksums is None else digest.value(),
                 settled=mtime_ns is not None and is_settled(mtime_ns, now),
+                etag=data.etag,
                 checked=True,
             )
-        with replace_file(target) as file:
-            formats.write_index(file, index)
+        _write(target, index, version)
         return index
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from .errors import CompressionError, UnsupportedCompressionError
-from .files import local_path, path_name, remote_filesystem
+from .files import local_path, path_name
 from .framing import HEADER_SIZE, is_frame
 from .sniffing import HEAD_SIZE, sniff
+from .stores import open_store
 
 __all__ = [
     "Compression",
@@ -272,6 +273,6 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
         return InputStream(source, path, wanted, owned=False)
     local = local_path(path)
     if local is None:
-        filesystem, name = remote_filesystem(path)
-        return InputStream(filesystem.open(name, "rb"), path, wanted, owned=True)
+        store, key = open_store(path)
+        return InputStream(store.stream(key), path, wanted, owned=True)
     return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True)

@@ -18,6 +18,7 @@ __all__ = [
     "FeatureKindError",
     "IndexFileError",
     "MissingFeatureError",
+    "RemoteError",
     "StaleIndexError",
     "TFRecordError",
     "TruncatedRecordError",
@@ -119,6 +120,21 @@ class TruncatedRecordError(CorruptRecordError):
 
 class ChecksumError(CorruptRecordError):
     """A checksum does not match."""
+
+
+class RemoteError(TFRecordError, OSError):
+    """A store could not be read or written: the network, or an answer that is not one.
+
+    Attributes: ``url`` (without credentials) and ``reason``. It is no damage, so ``on_error`` never skips it.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"{url}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.url, self.reason)
 
 
 class CompressionError(_PlacedError):

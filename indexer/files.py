@@ -14,16 +14,22 @@ import re
 import stat
 import threading
 import weakref
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ._engine import kernel as _kernel
 from .errors import TruncatedRecordError
+from .stores import ObjectInfo, Store, Url, open_store
+from .stores.ranges import Pieces, UInt64Array, join_ranges
 
 __all__ = [
+    "BytesFile",
     "DataFile",
     "is_url",
     "local_path",
@@ -31,13 +37,14 @@ __all__ = [
     "open_data",
     "path_name",
     "pread",
-    "remote_filesystem",
 ]
 
 # A chain such as simplecache::s3://... names a scheme at last; a local name may hold "::" too.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
 # Ranges nearer than this are asked for together: one request costs about as much as reading so many bytes.
 _NEAR = 128 << 10
+# Reading so many bytes costs about as much as another call of pread.
+_GAP = 1 << 14
 # mmap objects of Python keep a descriptor each; beyond this many the reference engine reads instead.
 _MOST_PYTHON_MAPS = 16
 
@@ -62,36 +69,24 @@ def path_name(source: Any) -> str:
     return os.fsdecode(name) if isinstance(name, (str, bytes)) else "<stream>"
 
 
-def remote_filesystem(url: str, *, fresh: bool = False) -> tuple[Any, str]:
-    """The fsspec file system of a URL and the path in it; without fsspec, which extra to install.
-
-    ``fresh``: not one that was used before, as in a forked child, where that does not work.
-    """
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise ImportError(
-            f"{url} is a URL, for which fsspec is needed: pip install 'tfrecord[remote]'"
-        ) from error
-    filesystem, path = url_to_fs(url, **({"skip_instance_cache": True} if fresh else {}))
-    return filesystem, path
-
-
 class DataFile(ABC):
     """One plain (not compressed) source of bytes; made by `open_data`.
 
     Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether
-    `buffer` works and views are views of a map), ``closed``. Of a local file also ``identity`` (device and
-    inode) and ``mtime_ns``, when it was opened; None of others.
+    `buffer` works and views are views of a map), ``remote`` (whether each read is a request), ``closed``.
+    Of a local file also ``identity`` (device and inode) and ``mtime_ns``, when it was opened; None of
+    others. Of an object behind a URL ``etag``, where the store has one.
     """
 
     mapped = False
+    remote = False
 
     def __init__(self, path: str, size: int, status: os.stat_result | None = None) -> None:
         self.path = path
         self.size = size
         self.identity = None if status is None else (status.st_dev, status.st_ino)
         self.mtime_ns = None if status is None else status.st_mtime_ns
+        self.etag: str | None = None
         self.closed = False
 
     def view(self, offset: int, length: int) -> memoryview:
@@ -110,11 +105,26 @@ class DataFile(ABC):
         """A read-only view of the whole file; only of a mapped one."""
         raise ValueError(f"{self.path} is not mapped")
 
+    def start_gather(
+        self, starts: UInt64Array, ends: UInt64Array
+    ) -> Callable[[], tuple[memoryview, UInt64Array]]:
+        """Begin `gather`: requests to a store are under way after this. Calling what it returns waits."""
+        return partial(self.gather, starts, ends)
+
+    def gather(self, starts: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
+        """Ranges inside the file in one buffer, each byte once: (buffer, where in it each range begins)."""
+        begins, stops, which = join_ranges(starts, ends, _GAP)
+        sizes = stops - begins
+        parts = [self.view(start, size) for start, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
+        buffer = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        bases = np.cumsum(sizes, dtype=np.uint64) - sizes
+        return buffer, starts - begins[which] + bases[which]
+
     def head(self, length: int) -> bytes:
         """The first ``length`` bytes, or all where there are fewer."""
         return bytes(self.view(0, min(length, self.size)))
 
-    def reader(self, position: int = 0) -> _Forward:
+    def reader(self, position: int = 0) -> Any:
         """A file object that reads this forward from ``position`` on."""
         return _Forward(self, position)
 
@@ -355,35 +365,94 @@ class _ObjectFile(DataFile):
 
 
 class _RemoteFile(DataFile):
-    """A URL, read by ranges through fsspec."""
+    """An object behind a URL, read by ranges of the version that it had when it was opened."""
 
-    def __init__(self, url: str) -> None:
-        self._filesystem, self._name = remote_filesystem(url)
-        size = self._filesystem.size(self._name)
-        if size is None:
-            raise OSError(f"{url}: its size cannot be told, so it cannot be read at any place")
-        self._pid = os.getpid()
-        super().__init__(url, int(size))
+    remote = True
+
+    def __init__(self, url: Url, store: Store, info: ObjectInfo) -> None:
+        super().__init__(url, info.size)
+        self.etag = info.etag
+        self.identity = None if info.etag is None else (0, zlib.crc32(info.etag.encode()))
+        self._url, self._opened_by, self._place = url, os.getpid(), (store, info.key)
+        # What was asked for ahead: the piece that is being read, and the next one.
+        self._ahead: deque[Pieces] = deque(maxlen=2)
+
+    def _store(self) -> tuple[Store, str]:
+        if self._opened_by != os.getpid():  # a forked child needs a store of its own
+            self._place, self._opened_by = open_store(self._url), os.getpid()
+            self._ahead.clear()
+        return self._place
 
     def check_size(self) -> None:
         self._check_open()
 
-    def _read(self, offset: int, length: int) -> bytes:
-        if self._pid != os.getpid():  # a forked child: connections and threads are its parent's
-            try:
-                self._filesystem, self._name = remote_filesystem(self.path, fresh=True)
-            except RuntimeError as error:
-                raise RuntimeError(
-                    f"{self.path} cannot be read in a forked process ({error}); use spawned ones: "
-                    'multiprocessing_context="forkserver"'
-                ) from error
-            self._pid = os.getpid()
-        data = (
-            bytes(self._filesystem.cat_file(self._name, start=offset, end=offset + length)) if length else b""
+    def reader(self, position: int = 0) -> Any:
+        self._check_open()
+        store, key = self._store()
+        return store.stream(key, position, self.size, self.etag)
+
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._check_open()
+        table = np.asarray(ranges if isinstance(ranges, np.ndarray) else list(ranges), np.int64).reshape(
+            -1, 2
         )
-        if len(data) < length:
-            raise self._shrunk(offset + len(data), offset)
-        return data
+        starts = np.clip(table[:, 0], 0, self.size).astype(np.uint64)
+        ends = np.clip(table[:, 0] + table[:, 1], 0, self.size).astype(np.uint64)
+        store, key = self._store()
+        self._ahead.append(store.start_pieces(key, starts, ends, self.etag))
+
+    def start_gather(
+        self, starts: UInt64Array, ends: UInt64Array
+    ) -> Callable[[], tuple[memoryview, UInt64Array]]:
+        self._check_open()
+        for pieces in self._ahead:
+            found = pieces.inside(starts, ends)
+            if found is not None:
+                return found
+        store, key = self._store()
+        return store.start_ranges(key, starts, ends, self.etag).result
+
+    def gather(self, starts: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
+        return self.start_gather(starts, ends)()
+
+    def _read(self, offset: int, length: int) -> memoryview:
+        edges = np.array([offset, offset + length], np.uint64)
+        return self.gather(edges[:1], edges[1:])[0]
+
+
+class BytesFile(DataFile):
+    """What is in memory already."""
+
+    mapped = True
+
+    def __init__(self, path: str, data: memoryview) -> None:
+        super().__init__(path, data.nbytes)
+        self._data = data
+
+    def check_size(self) -> None:
+        self._check_open()
+
+    def buffer(self) -> memoryview:
+        self._check_open()
+        return self._data
+
+    def _read(self, offset: int, length: int) -> memoryview:
+        return self._data[offset : offset + length]
+
+
+def _open_remote(url: str, mmap: bool) -> DataFile:
+    known = url if isinstance(url, Url) else Url(url)
+    store, key = open_store(known)
+    info = store.stat(key)
+    if known.options.cache is not None and info.size:
+        from .stores.cache import Cache
+
+        descriptor = Cache(known.options).get(store, info)
+        if descriptor is not None:
+            data = _open_descriptor(known, descriptor, mmap)
+            data.etag, data.mtime_ns = info.etag, None
+            return data
+    return _RemoteFile(known, store, info)
 
 
 def pread(descriptor: int, length: int, offset: int) -> bytes:
@@ -424,13 +493,18 @@ def open_data(source: Any, *, mmap: bool = True) -> DataFile:
     path = os.fsdecode(source)
     local = local_path(path)
     if local is None:
-        return _RemoteFile(path)
+        return _open_remote(path, mmap)
     status = os.stat(local)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "a folder, not a data file", path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.ESPIPE, "not a regular file; it can only be read forward, as a stream", path)
-    descriptor = os.open(local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    return _open_descriptor(path, os.open(local, os.O_RDONLY | flags), mmap)
+
+
+def _open_descriptor(path: str, descriptor: int, mmap: bool) -> _DescriptorFile | _MappedFile:
+    """A file by its descriptor, which it then owns."""
     try:
         status = os.fstat(descriptor)
         maps = _try_map(descriptor, status.st_size) if mmap else None

@@ -156,7 +156,9 @@ def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
 
 
 def _same_time(index: RecordIndex, data: DataFile) -> bool:
-    """Whether the modification time alone says that the data is what was indexed."""
+    """Whether the modification time, or the ETag, alone says that the data is what was indexed."""
+    if data.etag is not None:
+        return index.etag == data.etag
     return (
         index.mtime_ns is not None and index.mtime_ns == data.mtime_ns and (index.settled or not index.digest)
     )
@@ -203,6 +205,15 @@ class _Guard:
         return StaleIndexError(self._path, self._index.index_path, reason)
 
 
+def _ask_ahead(index: RecordIndex, data: DataFile) -> None:
+    """Ask for all that `_misfit` looks at in one go, as far as it is inside the data."""
+    offsets, lengths = index.entries(np.array(_sampled(len(index)), np.int64))
+    footers_at = offsets + lengths + np.uint64(HEADER_SIZE)
+    starts = np.concatenate((offsets, footers_at)).astype(np.int64)
+    sizes = np.repeat([HEADER_SIZE, FOOTER_SIZE], len(offsets))
+    data.advise(np.stack((starts, sizes), axis=1))
+
+
 def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     """Why the index is not of this data. Damage of single records is no reason: reading them tells it."""
     other = "the data is not what was indexed (its content differs)"
@@ -211,6 +222,10 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     if index.compression or not len(index):
         found = fingerprint(data, index.offsets, index.lengths, index.compression)
         return other if index.fingerprint not in (None, found) else None
+    if data.remote:
+        if data.etag is not None and data.etag == index.etag:
+            return None
+        _ask_ahead(index, data)
     misplaced: set[int] = set()
     for place, position in enumerate(_sampled(len(index))):
         offset, length = int(index.offsets[position]), int(index.lengths[position])

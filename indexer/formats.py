@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, StaleIndexError, TruncatedRecordError
-from .files import DataFile, open_data, path_name
+from .files import BytesFile, DataFile, open_data, path_name
 from .fingerprint import DIGEST_SIZE, bind_index
 from .framing import FRAME_OVERHEAD, crc32c
 from .index import RecordIndex
@@ -127,6 +127,7 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], mask
         "metadata": dict(index.metadata),
         "digest": index.digest,
         "settled": index.settled,
+        **({} if index.etag is None else {"etag": index.etag}),
         "masked": masked,
     }
     checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
@@ -205,8 +206,13 @@ def _index_of_data(file: DataFile) -> str | None:
 
 
 def _open_index(index_path: Any) -> DataFile:
-    """A small index is read, so that it does not matter what becomes of the file; a large one is mapped."""
+    """A small index is read, so that it does not matter what becomes of the file; a large one is mapped.
+
+    One behind a URL is read whole, in one request.
+    """
     file = open_data(index_path, mmap=False)
+    if file.remote:
+        return BytesFile(file.path, file.view(0, file.size))
     if file.size <= _READ_WHOLE:
         return file
     file.close()
@@ -271,6 +277,9 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
         raise ValueError("digest is no digest")
     if not isinstance(settled, bool):
         raise ValueError("settled is neither true nor false")
+    etag = fields.get("etag")
+    if etag is not None and not isinstance(etag, str):
+        raise ValueError("etag is no text")
     arrays = [_view(file, entry) for entry in fields["arrays"]]
     if len(arrays) < 2 or any(len(array) != count for _, array in arrays):
         raise ValueError("the arrays are not of the right size")
@@ -291,6 +300,7 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
         fingerprint=None if fields["fingerprint"] is None else _number(fields, "fingerprint"),
         digest=digest,
         settled=settled,
+        etag=etag,
         file=file if file.mapped else None,
     )
     if index.compression == "" and index.file_size != index.stream_size:

@@ -36,6 +36,7 @@ class RecordIndex:
         mtime_ns: the data file's modification time when it was indexed, None where that is not known.
         fingerprint: `fingerprint.fingerprint` of the data file, None where that is not known.
         digest: `fingerprint.digest` of the checksums of all payloads, None where that is not known.
+        etag: of data behind a URL, its ETag when it was indexed.
         settled: whether any later change of the data file shows in its modification time. False where the
             file had been written so shortly before that a change may have left the time as it was.
 
@@ -52,6 +53,7 @@ class RecordIndex:
         "columns",
         "compression",
         "digest",
+        "etag",
         "file_size",
         "fingerprint",
         "format",
@@ -80,6 +82,7 @@ class RecordIndex:
         fingerprint: int | None = None,
         digest: bytes | None = None,
         settled: bool = False,
+        etag: str | None = None,
         checked: bool = False,
         file: DataFile | None = None,
     ) -> None:
@@ -108,6 +111,7 @@ class RecordIndex:
         put("fingerprint", fingerprint)
         put("digest", digest)
         put("settled", settled)
+        put("etag", etag)
         put("_checked", checked)
 
     # Slots are filled through object.__setattr__; their types, for readers and type checkers.
@@ -126,6 +130,7 @@ class RecordIndex:
     fingerprint: int | None
     digest: bytes | None
     settled: bool
+    etag: str | None
     _checked: bool
 
     @property

@@ -9,8 +9,9 @@ from typing import Any, Union
 
 from .commits import settle
 from .errors import printable
-from .files import is_url, local_path, path_name, remote_filesystem
+from .files import is_url, local_path, path_name
 from .names import index_names, is_candidate, is_data_name, natural_key, shard_name, sharded_name
+from .stores import StoreOptions, Url, open_store
 
 __all__ = [
     "Paths",
@@ -22,6 +23,7 @@ __all__ = [
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
+_NO_LISTING = ("http", "https")
 _USUAL = (
     "*.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz and the like"
 )
@@ -68,44 +70,48 @@ def _chosen(given: str, found: list[str]) -> list[str]:
     return [path for _, path in sorted(next(iter(sets.values())))]
 
 
-def _expand_url(url: str, usual_only: bool) -> list[str]:
-    special = url.endswith("/") or _glob.has_magic(url.split("://", 1)[-1]) or sharded_name(url) is not None
-    if not special and is_data_name(url):
-        return [url]
-    try:
-        filesystem, path = remote_filesystem(url)
-        if filesystem.isfile(path):
-            return [url]  # before what else the name could mean
-        is_folder = url.endswith("/") or (not special and filesystem.isdir(path))
-    except Exception:  # of many kinds: what is wrong with the place is said when it is opened
-        if special:
-            raise
-        return [url]
-    sharded = sharded_name(path.rsplit("/", 1)[-1])
+def _expand_url(given: Url, usual_only: bool) -> list[str]:
+    """The objects that a URL means: itself, shards of ``name@N``, what a glob matches, or a folder's."""
+    scheme, _, rest = given.full.partition("://")
+    magic = _glob.has_magic(rest.partition("?")[0] if scheme in _NO_LISTING else rest)
+    name = rest.rsplit("/", 1)[-1]
+    special = magic or given.endswith("/") or sharded_name(name) is not None
+    if not special and (scheme in _NO_LISTING or is_data_name(name)):
+        return [given]
+    store, key = open_store(given)
+
+    def urls(keys: Iterable[str]) -> list[str]:
+        return [Url(store.url(key), given.options) for key in keys]
+
+    if key and not key.endswith("/") and store.exists(key):
+        return [given]  # before what else the name could mean
+    folder = key[: len(key) - len(name)] if key else ""
+    sharded = sharded_name(name)
     if sharded is not None:
-        beside = filesystem.ls(path.rsplit("/", 1)[0], detail=False)
-        names = [name for name in beside if sharded.has(name.rsplit("/", 1)[-1])]
-        return _chosen(url, [filesystem.unstrip_protocol(name) for name in names])
-    if _glob.has_magic(url.split("://", 1)[-1]):
-        names = [name for name in filesystem.glob(path) if is_candidate(name) and filesystem.isfile(name)]
-        return [filesystem.unstrip_protocol(name) for name in sorted(names, key=natural_key)]
-    if is_folder:
-        names = [entry["name"] for entry in filesystem.ls(path, detail=True) if entry["type"] == "file"]
-        usual = [name for name in _usual(names) if not usual_only or is_data_name(name)]
-        return [filesystem.unstrip_protocol(name) for name in usual]
-    return [url]
+        beside = [info.key for info in store.list(folder)]
+        return _chosen(given, urls(one for one in beside if sharded.has(one.rsplit("/", 1)[-1])))
+    if magic:
+        found = [info.key for info in store.list(key) if is_candidate(info.key.rsplit("/", 1)[-1])]
+        return urls(sorted(found, key=natural_key))
+    whole = f"{key}/" if key and not key.endswith("/") else key
+    keys = [info.key for info in store.list(whole) if info.key != whole]
+    return urls(one for one in _usual(keys) if not usual_only or is_data_name(one))
 
 
-def _expand_one(item: Any, recursive: bool, usual_only: bool) -> list[str]:
+def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOptions | None) -> list[str]:
     if not isinstance(item, (str, bytes, os.PathLike)):
         raise TypeError(f"a path is a str or os.PathLike, not {type(item).__name__}")
     path = os.fsdecode(item)
     if not path:
         raise ValueError("a path is an empty string")
     if is_url(path):
-        found = _expand_url(path, usual_only)
+        local = local_path(path)
+        if local is not None:
+            return [f"file://{found}" for found in _expand_one(local, recursive, usual_only, store)]
+        url = Url(path, store)
+        found = _expand_url(url, usual_only)
         if not found:
-            raise FileNotFoundError(printable(f"no data files at {path}"))
+            raise FileNotFoundError(printable(f"no data files at {url}"))
         return found
     name = local_path(path) or path
     settle(name if os.path.isdir(name) else os.path.dirname(name))
@@ -143,7 +149,9 @@ def _exists(path: str) -> bool:
     return True
 
 
-def expand_paths(paths: Any, *, recursive: bool = False, usual_only: bool = False) -> list[str]:
+def expand_paths(
+    paths: Any, *, recursive: bool = False, usual_only: bool = False, store: StoreOptions | None = None
+) -> list[str]:
     """The files that ``paths`` means: a path, glob, folder or URL (str or PathLike), or a sequence of them.
 
     ``name@8`` is the set of shards ``name-00000-of-00008`` to ``name-00007-of-00008``, each with at most one
@@ -154,9 +162,11 @@ def expand_paths(paths: Any, *, recursive: bool = False, usual_only: bool = Fals
     names (see `names.is_data_name`), or where none has one, all others, unless ``usual_only``.
     `FileNotFoundError` says what was looked for where nothing is found, `PermissionError` names what may not
     be looked into, `ValueError` is for no paths at all and for ``name@8`` where several sets are there.
+
+    URLs are found through ``store``, and take it along; see `stores.Url`.
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
-        return _expand_one(paths, recursive, usual_only)
+        return _expand_one(paths, recursive, usual_only, store)
     if hasattr(paths, "read") or not isinstance(paths, Iterable):
         kind = type(paths).__name__
         raise TypeError(
@@ -165,12 +175,13 @@ def expand_paths(paths: Any, *, recursive: bool = False, usual_only: bool = Fals
     items = list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")
-    return [path for item in items for path in _expand_one(item, recursive, usual_only)]
+    return [path for item in items for path in _expand_one(item, recursive, usual_only, store)]
 
 
 def sidecar_path(data_path: Any) -> str:
     """Where the index of a data file is by default: its whole name and ``.tfindex``."""
-    return index_names(path_name(data_path))[0]
+    path = path_name(data_path)
+    return path + ".tfindex" if is_url(path) else index_names(path)[0]
 
 
 def find_index(data_path: Any) -> str | None:
@@ -178,8 +189,9 @@ def find_index(data_path: Any) -> str | None:
     path = path_name(data_path)
     local = local_path(path)
     if local is None:
-        filesystem, name = remote_filesystem(path)
-        return sidecar_path(path) if filesystem.exists(sidecar_path(name)) else None
+        sidecar = sidecar_path(path)
+        store, key = open_store(sidecar)
+        return sidecar if store.exists(key) else None
     for candidate in index_names(path):
         if os.path.isfile(local_path(candidate) or candidate):
             return candidate

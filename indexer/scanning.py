@@ -208,6 +208,7 @@ def _scan_file(
         columns=dict(columns),
         fingerprint=fingerprint(data, offsets, lengths, compression),
         digest=digest,
+        etag=data.etag,
         checked=True,
     )
 

@@ -16,6 +16,7 @@ from .names import is_candidate, shard_name
 from .options import warn_caller
 from .paths import expand_paths
 from .sniffing import HEAD_SIZE
+from .stores import StoreOptions
 
 __all__ = ["ShardSet", "expand_shards", "shard_sets"]
 
@@ -74,7 +75,7 @@ def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
     return [_shard_set(key, numbers) for key, numbers in found.items()]
 
 
-def expand_shards(paths: Any) -> list[str]:
+def expand_shards(paths: Any, store: StoreOptions | None = None) -> list[str]:
     """`expand_paths`, with a `UserWarning` for each shard set that a glob or folder finds incomplete, and for
     a folder that holds two sets or ignored files that look like data.
 
@@ -82,7 +83,7 @@ def expand_shards(paths: Any) -> list[str]:
     """
     if isinstance(paths, Iterator) and not hasattr(paths, "read"):
         paths = list(paths)
-    found = expand_paths(paths)
+    found = expand_paths(paths, store=store)
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     given = {path_name(item) for item in items}
     for group in shard_sets(path for path in found if path not in given and not is_url(path)):

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "indexer": """
         options errors names progress sniffing _kernel atomic
-        _engine commits
+        _engine commits stores
         framing files
         compression outputs paths stored_columns textindex
         index shards streams

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import secrets
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypedDict, TypeVar, overload
 
@@ -16,6 +17,7 @@ from indexer.compression import Compression
 from indexer.options import check_count, check_threads
 from indexer.paths import Paths
 from indexer.shards import expand_shards
+from indexer.stores import StoreOptions
 from indexer.streams import normalize_compression
 from tfrecord._columns.arrays import Int64Array, as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
@@ -110,6 +112,9 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         max_record_bytes: how long a record may be that is read into memory from a stream (a compressed file,
             a pipe, a URL): a small compressed file may hold a huge one. None: 2 GiB, or a quarter of the
             memory that the process may use.
+        storage_options, io_concurrency, max_retries, request_timeout, cache, cache_bytes: how URLs are read;
+            see `indexer.stores.StoreOptions`. ``cache`` keeps whole files in a folder (``"auto"``: the user's
+            cache folder), which all processes of the host share.
         num_threads: threads that decode, of one pool per process. They share batches of 1 MB or more;
             `batches` also gives them whole batches in turn. The results are the same.
         allow_missing: do not complain about features that were asked for and that no record has: they are
@@ -181,6 +186,12 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         mmap: bool = True,
         max_spool_bytes: int = 4 << 30,
         max_record_bytes: int | None = None,
+        storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+        io_concurrency: int = 64,
+        max_retries: int = 5,
+        request_timeout: float = 30.0,
+        cache: str | os.PathLike[str] | None = None,
+        cache_bytes: int | str = "20GB",
         num_threads: int = 1,
         allow_missing: bool = False,
     ) -> None:
@@ -198,7 +209,11 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             compile_features(features), lists, record_type, policy, allow_missing=bool(allow_missing)
         )
         decoder.num_threads = check_threads(num_threads)
-        found = expand_shards(paths)
+        folder = None if cache is None else os.fspath(cache)
+        remote = StoreOptions(
+            storage_options, io_concurrency, max_retries, request_timeout, folder, cache_bytes
+        )
+        found = expand_shards(paths, remote)
         store = RecordStore(found, [None] * len(found), options, policy)
         store.open_all()
         store.use_indexes(index)

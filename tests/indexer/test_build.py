@@ -174,7 +174,7 @@ def test_data_is_never_overwritten(make_file: Any, tmp_path: Path) -> None:
     os.link(data, tmp_path / "hard")
     contents = [path.read_bytes() for path in (data, other, compressed)]
     for target in (data, tmp_path / "link", tmp_path / "hard", other, compressed, "memory://x/y"):
-        with pytest.raises(ValueError, match="overwrite|local file"):
+        with pytest.raises(ValueError, match="overwrite|ends in .tfindex"):
             build_index(data, target)
     with pytest.raises(IsADirectoryError):
         build_index(data, tmp_path)
@@ -330,8 +330,8 @@ def test_data_behind_a_url(make_file: Any, tmp_path: Path) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     url = "memory://build-test/a.tfrecord"
     memory.pipe("/build-test/a.tfrecord", make_file(PAYLOADS).read_bytes())
-    with pytest.raises(ValueError, match="local file"):
-        build_index(url)
+    with pytest.raises(ValueError, match="ends in .tfindex"):
+        build_index(url, "memory://build-test/other")
     assert len(build_index(url, tmp_path / "i")) == 4
     assert load_index(tmp_path / "i", url).path == url
     assert find_index(url) is None
@@ -339,6 +339,9 @@ def test_data_behind_a_url(make_file: Any, tmp_path: Path) -> None:
     assert find_index(url) == url + ".tfindex"
     assert load_index(url + ".tfindex", url).lengths.tolist() == [5, 0, 3, 300]
     assert scan_index(url).lengths.tolist() == [5, 0, 3, 300]
+    memory.rm("/build-test/a.tfrecord.tfindex")
+    assert build_index(url).index_path == url + ".tfindex" == find_index(url)
+    assert load_index(url + ".tfindex", url).lengths.tolist() == [5, 0, 3, 300]
 
 
 @pytest.mark.skipif(not os.path.isfile("/proc/self/status"), reason="there is no /proc")

@@ -21,6 +21,7 @@ from written import POSIX, Full, examples, records
 from indexer import framing
 from tfrecord import example_pb2
 from tfrecord.encode import encode_example, encode_sequence_example
+from tfrecord.reader import TFRecordReader
 from tfrecord.writer import TFRecordWriter
 
 
@@ -263,8 +264,13 @@ def test_urls_and_fsspec_files(tmp_path: Path) -> None:
     assert records(fsspec.open("memory://writer-test/b").open().read()) == [b"y"]
     with pytest.raises(ValueError, match="mode 'rb'"):
         TFRecordWriter(fsspec.open("memory://writer-test/b", "rb"))
-    with pytest.raises(ValueError, match="needs a local path"):
-        TFRecordWriter("memory://writer-test/c", index=True)
+    with TFRecordWriter("memory://writer-test/c", index=True) as writer:
+        writer.write_bytes(b"z")
+    assert TFRecordReader("memory://writer-test/c").has_index
+    with pytest.raises(KeyError), TFRecordWriter("memory://writer-test/d") as writer:
+        writer.write_bytes(b"z")
+        raise KeyError
+    assert not fsspec.filesystem("memory").exists("/writer-test/d")
     with TFRecordWriter(f"file://{tmp_path}/c") as writer:
         writer.write_bytes(b"z")
     assert records(str(tmp_path / "c")) == [b"z"]

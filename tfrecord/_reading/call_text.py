@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from zlib import crc32
 
+from indexer.stores import clean_url
+
 __all__ = ["array_text", "call_text", "function_text"]
 
 _MOST_ITEMS = 8
@@ -51,7 +53,7 @@ def _option_text(name: str, value: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, str | os.PathLike):
-        return repr(os.fspath(value))
+        return repr(clean_url(os.fspath(value)))
     if isinstance(value, Mapping):
         return "{" + _joined([f"{_text(key)}: {_text(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, list | tuple):

@@ -25,6 +25,7 @@ from indexer.index import RecordIndex
 from indexer.names import index_names
 from indexer.options import warn_caller
 from indexer.sniffing import HEAD_SIZE
+from indexer.stores.ranges import side_by_side
 from indexer.streams import detect, iter_chunks
 from tfrecord._kernels.record_type import check_record_type
 from tfrecord._reading.damage import DamagePolicy
@@ -212,7 +213,13 @@ def load_indexes(
         return check_metadata(load_index(index_path, files.local(number) or paths[number]))
 
     if index is None or (isinstance(index, str) and index == "auto"):
-        return [_beside(paths[number], options, partial(load, number)) for number in numbers]
+
+        def beside(number: int) -> RecordIndex | None:
+            return _beside(paths[number], options, partial(load, number))
+
+        remote = [number for number in numbers if is_url(paths[number])]
+        found = dict(zip(remote, side_by_side(beside, remote), strict=True))
+        return [found[number] if number in found else beside(number) for number in numbers]
     if isinstance(index, str) and index == "build":
         return [_built(paths[number], options, policy, partial(load, number)) for number in numbers]
     if isinstance(index, str | bytes | os.PathLike):

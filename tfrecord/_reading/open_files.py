@@ -58,6 +58,7 @@ class OpenFiles:
         self._open: OrderedDict[int, DataFile] = OrderedDict()
         self._identities: dict[int, tuple[int, int] | None] = {}
         self._streams: set[int] = set()  # what can only be read forward
+        self._remote: dict[int, DataFile] = {}  # these take no descriptors
 
     def place(self, path: str) -> str:
         """A name that leads to the file ``path`` from the present working directory."""
@@ -65,6 +66,8 @@ class OpenFiles:
 
     def get(self, number: int) -> DataFile:
         """File ``number``, open as long as the caller holds it."""
+        if is_url(self._paths[number]):
+            return self._remote.get(number) or self._remote.setdefault(number, self._opened(number))
         if len(self._paths) <= self._limit:  # then nothing has to go, and the order does not count
             file = self._open.get(number)
             if file is not None:
@@ -78,12 +81,12 @@ class OpenFiles:
             return file
 
     def local(self, number: int) -> DataFile | None:
-        """File ``number`` if it is a local file that can be read at any place; None for URLs, pipes, and what
-        only says that it has no bytes."""
+        """File ``number`` if it can be read at any place; None for pipes, and what only says that it has no
+        bytes."""
         path = self._paths[number]
-        if number in self._streams or is_url(path):
+        if number in self._streams:
             return None
-        if number not in self._open and not os.path.isfile(self.place(path)):
+        if not is_url(path) and number not in self._open and not os.path.isfile(self.place(path)):
             if os.path.exists(self.place(path)):
                 self._streams.add(number)
                 return None
@@ -93,7 +96,7 @@ class OpenFiles:
     def _opened(self, number: int) -> DataFile:
         path = self.place(self._paths[number])
         while True:
-            while len(self._open) >= self._limit:
+            while len(self._open) >= self._limit and not is_url(path):
                 self._open.popitem(last=False)
             try:
                 file = open_data(path, mmap=self._mmap)
@@ -111,3 +114,4 @@ class OpenFiles:
         """Forget all files; views stay valid."""
         with self._lock:
             self._open.clear()
+            self._remote.clear()

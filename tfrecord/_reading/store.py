@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexer.errors import CorruptRecordError, IndexFileError, StaleIndexError, TFRecordError
+from indexer.errors import (
+    CorruptRecordError,
+    IndexFileError,
+    RemoteError,
+    StaleIndexError,
+    TFRecordError,
+)
 from indexer.files import DataFile, is_url, most_descriptors
 from indexer.framing import (
     FRAME_OVERHEAD,
@@ -20,6 +26,7 @@ from indexer.framing import (
 )
 from indexer.index import RecordIndex
 from indexer.sniffing import HEAD_SIZE
+from indexer.stores.ranges import side_by_side
 from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
@@ -40,8 +47,6 @@ _LARGE_BATCH = 2048
 _LARGE_BYTES = 4 << 20
 # An index of so many entries is checked as a whole, which takes about a millisecond.
 _SMALL_INDEX = 1 << 17
-# Without a map, frames that lie this close together are read at once.
-_GAP = np.uint64(1 << 14)
 
 
 class Fetched(NamedTuple):
@@ -275,7 +280,7 @@ class RecordStore:
         if not len(positions):
             return Fetched(BytesColumn.from_list([]), positions)
         if len(self.paths) == 1:
-            buffer, offsets, lengths, bad = self._fetch_file(0, positions)
+            buffer, offsets, lengths, bad = self._start_file(0, positions)()
             payloads = BytesColumn._trusted((buffer,), offsets, lengths)
         else:
             payloads, bad = self._fetch_files(positions)
@@ -289,6 +294,8 @@ class RecordStore:
         """`fetch` in one or more parts: where it raises, what stands before the damage comes first."""
         try:
             whole = self.fetch(positions)
+        except RemoteError:
+            raise
         except TFRecordError:
             for place in range(len(positions)):
                 yield self.fetch(positions[place : place + 1])
@@ -304,33 +311,51 @@ class RecordStore:
         ids = np.empty(len(positions), np.int32)
         buffers: list[memoryview] = []
         bad: list[int] = []
-        for rows in np.split(order, cuts) if len(order) else ():
-            found = self._fetch_file(int(numbers[rows[0]]), records[rows])
+        groups = np.split(order, cuts) if len(order) else []
+        files = [int(numbers[rows[0]]) for rows in groups]
+        # Of all files behind URLs at once; local ones are opened one after the other.
+        started = {
+            number: self._start_file(number, records[rows])
+            for number, rows in zip(files, groups, strict=True)
+            if is_url(self.paths[number])
+        }
+        for number, rows in zip(files, groups, strict=True):
+            found = (started.get(number) or self._start_file(number, records[rows]))()
             offsets[rows], lengths[rows], ids[rows] = found[1], found[2], len(buffers)
             buffers.append(found[0])
             bad.extend(rows[found[3]].tolist())
         return BytesColumn._trusted(tuple(buffers), offsets, lengths, ids), bad
 
-    def _fetch_file(
+    def _start_file(
         self, number: int, records: Int64Array
-    ) -> tuple[memoryview, Int64Array, Int64Array, list[int]]:
-        """A buffer, where in it the payloads are, how long they are, and which rows are damaged."""
+    ) -> Callable[[], tuple[memoryview, Int64Array, Int64Array, list[int]]]:
+        """Begin to fetch records of one file; requests to a store are under way after this.
+
+        Calling what this returns gives a buffer, where in it the payloads are, how long they are, and which
+        rows are damaged.
+        """
         index = self._checked(number)
         offsets, lengths = index.entries(records)
         source = self.open(number)
-        try:
-            order: Int64Array | None = None
-            if len(records) >= _LARGE_BATCH or int(np.add.reduce(lengths)) >= _LARGE_BYTES:
-                order = np.argsort(offsets, kind="stable")
+        order: Int64Array | None = None
+        if len(records) >= _LARGE_BATCH or int(np.add.reduce(lengths)) >= _LARGE_BYTES:
+            order = np.argsort(offsets, kind="stable")
+            if not source.remote:
                 source.advise(np.stack((offsets[order], lengths[order] + _OVERHEAD), axis=1).astype(np.int64))
-            if source.mapped:
-                buffer, places = source.buffer(), offsets
-            else:
-                buffer, places = _gather(source, offsets, offsets + lengths + _OVERHEAD)
-            bad = self._check(source, buffer, places, offsets, lengths, records, order)
-        except CorruptRecordError as error:
-            raise _placed(error, int(records[0]), int(offsets[0])) from None
-        return buffer, (places + _HEADER).view(np.int64), lengths.view(np.int64), bad
+        pending = None if source.mapped else _gather(source, offsets, offsets + lengths + _OVERHEAD)
+
+        def finish() -> tuple[memoryview, Int64Array, Int64Array, list[int]]:
+            try:
+                buffer, places = (source.buffer(), offsets) if pending is None else pending()
+                if source.remote and check_frames(buffer, places, lengths, verify=self.options.level):
+                    # It may have been damaged on the way: once more, and then it is what the store holds.
+                    buffer, places = _gather(source, offsets, offsets + lengths + _OVERHEAD)()
+                bad = self._check(source, buffer, places, offsets, lengths, records, order)
+            except CorruptRecordError as error:
+                raise _placed(error, int(records[0]), int(offsets[0])) from None
+            return buffer, (places + _HEADER).view(np.int64), lengths.view(np.int64), bad
+
+        return finish
 
     def _check(
         self,
@@ -420,7 +445,9 @@ class RecordStore:
 
     def open_all(self) -> None:
         """Open the files, if so many may be open: from now on these are read, whatever takes their names."""
-        if len(self.paths) <= most_descriptors():
+        remote = [number for number, path in enumerate(self.paths) if is_url(path)]
+        side_by_side(self._files.get, remote)
+        if len(self.paths) - len(remote) <= most_descriptors():
             for number in range(len(self.paths)):
                 self._files.local(number)
 
@@ -457,24 +484,20 @@ def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecor
     return error if error.record is not None else error.at(record, offset)
 
 
-def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
-    """Read frames that are not mapped into one buffer; those near each other at once, each byte once."""
+Gathered = tuple[memoryview, UInt64Array]
+
+
+def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> Callable[[], Gathered]:
+    """Begin to read frames that are not mapped into one buffer; calling what this returns waits for them."""
     inside = (offsets <= ends) & (ends <= np.uint64(source.size))
     places = np.full(len(offsets), np.iinfo(np.uint64).max, np.uint64)  # outside any buffer
     rows = np.flatnonzero(inside)
-    rows = rows[np.argsort(offsets[rows], kind="stable")]
     if not len(rows):
-        return memoryview(b""), places
-    begins, reach = offsets[rows], np.maximum.accumulate(ends[rows])
-    first = np.concatenate(([True], begins[1:] > reach[:-1] + _GAP))
-    heads = np.flatnonzero(first)
-    range_starts, range_ends = begins[heads], reach[np.append(heads[1:], len(rows)) - 1]
-    sizes = range_ends - range_starts
-    parts = [
-        source.view(start, size) for start, size in zip(range_starts.tolist(), sizes.tolist(), strict=True)
-    ]
-    buffer = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-    bases = np.cumsum(sizes) - sizes
-    which = np.cumsum(first) - 1
-    places[rows] = begins - range_starts[which] + bases[which]
-    return buffer, places
+        return lambda: (memoryview(b""), places)
+    started = source.start_gather(offsets[rows], ends[rows])
+
+    def finish() -> Gathered:
+        buffer, places[rows] = started()
+        return buffer, places
+
+    return finish

@@ -13,11 +13,13 @@ import numpy.typing as npt
 from indexer import streams
 from indexer.build import IndexWriter, build_index, earlier_index
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from indexer.files import is_url
 from indexer.framing import FOOTER_SIZE, FRAME_OVERHEAD, HEADER_SIZE, VERIFY_LENGTHS, footers, frame_footer
 from indexer.index import RecordIndex
 from indexer.names import index_names
 from indexer.options import warn_caller
-from indexer.paths import sidecar_path
+from indexer.paths import find_index, sidecar_path
+from indexer.stores import open_store
 from tfrecord.schema import SchemaCollector
 
 __all__ = ["OldIndexes", "WrittenIndex"]
@@ -39,7 +41,11 @@ class OldIndexes:
         self.path = path
         self.extended: RecordIndex | None = None
         self.text: list[str] = []
-        self._places = [name for name in index_names(path) if os.path.isfile(name)]
+        if is_url(path):
+            found_at = find_index(path)
+            self._places = [] if found_at is None else [found_at]
+        else:
+            self._places = [name for name in index_names(path) if os.path.isfile(name)]
         for name in self._places:
             found = earlier_index(name)
             if found is None:
@@ -50,8 +56,12 @@ class OldIndexes:
     def remove(self) -> None:
         """Remove them all."""
         for name in self._places:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
+            if is_url(name):
+                store, key = open_store(name)
+                store.delete(key)
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
 
 
 class WrittenIndex:

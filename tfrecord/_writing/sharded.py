@@ -7,12 +7,14 @@ import operator
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from indexer.compression import Compression
-from indexer.files import most_descriptors
+from indexer.errors import TFRecordError
+from indexer.files import is_url, most_descriptors
+from indexer.stores import open_store
 from tfrecord._writing.encoder import Record, RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord._writing.sink import local_path
@@ -33,7 +35,7 @@ class ShardedTFRecordWriter:
 
     Args:
         base: path of the shards without the suffix; its folder is made. num_shards: at least 1.
-        compression_type, index, columns: as for `TFRecordWriter`, for every shard.
+        compression_type, index, columns, storage_options: as for `TFRecordWriter`, for every shard.
     """
 
     __module__ = "tfrecord.writer"
@@ -46,6 +48,7 @@ class ShardedTFRecordWriter:
         compression_type: Compression | None = None,
         index: bool | None = None,
         columns: Iterable[str] | None = None,
+        storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._writers: list[TFRecordWriter] = []
         count = operator.index(num_shards)
@@ -66,7 +69,13 @@ class ShardedTFRecordWriter:
         try:
             for path in self.paths:
                 self._writers.append(
-                    TFRecordWriter(path, compression_type=compression_type, index=index, columns=columns)
+                    TFRecordWriter(
+                        path,
+                        compression_type=compression_type,
+                        index=index,
+                        columns=columns,
+                        storage_options=storage_options,
+                    )
                 )
                 self._use(self._writers[-1])
         except BaseException:
@@ -132,10 +141,25 @@ class ShardedTFRecordWriter:
 
     def _finish(self, clean: bool) -> None:
         self._closed = True
-        with contextlib.ExitStack() as stack:
-            for writer in reversed(self._writers):
-                stack.callback(writer._finish, clean)
-        self._open.clear()
+        try:
+            with contextlib.ExitStack() as stack:
+                for writer in reversed(self._writers):
+                    stack.callback(writer._finish, clean)
+        except BaseException:
+            self._take_back()
+            raise
+        finally:
+            self._open.clear()
+
+    def _take_back(self) -> None:
+        """Of a set of objects behind URLs that is not whole, leave none."""
+        for writer in self._writers:
+            path = writer._output.path
+            if path is not None and is_url(path):
+                with contextlib.suppress(OSError, TFRecordError):
+                    for name in (path, path + ".tfindex"):
+                        store, key = open_store(name)
+                        store.delete(key)
 
     def __enter__(self) -> ShardedTFRecordWriter:
         return self

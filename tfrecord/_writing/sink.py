@@ -17,8 +17,8 @@ from indexer.atomic import lock, unlock
 from indexer.commits import settle
 from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
-from indexer.files import remote_filesystem
 from indexer.options import warn_caller
+from indexer.stores.upload import Upload
 
 _MODES = ("w", "x", "a")
 _READ_SIZE = 1 << 14
@@ -45,6 +45,7 @@ class Output:
         self.lengths = np.empty(0, np.uint64)
         self._owned: list[Any] = []  # what close() closes, in this order
         self._file: Any = None
+        self._upload: Upload | None = None
         self.broken = False
         self._parked = False
         self._pid = os.getpid()
@@ -62,7 +63,7 @@ class Output:
         path = local_path(target)
         if path is None:
             self.path = os.fsdecode(target)
-            self._file = _open_url(self.path, mode)
+            self._file = self._upload = _open_url(self.path, mode)
         else:
             self.path = path
             self.is_local = True
@@ -296,13 +297,21 @@ class Output:
                 self._name(error)
             raise
 
-    def close(self) -> None:
-        """End the stream and close what was opened here; a caller's file is flushed and left open."""
+    def close(self, clean: bool = True) -> None:
+        """End the stream and close what was opened here; a caller's file is flushed and left open.
+
+        An object behind a URL is made only if all is ``clean``.
+        """
+        if self._upload is not None and not (clean and not self.broken):
+            self.abandon()
+            return
         try:
             if self._compressor is not None and not self.broken:
                 self._complete(self._compressor.flush(zlib.Z_FINISH))
             if not self._parked and not self._owned and hasattr(self._file, "flush"):
                 self._file.flush()
+            if self._upload is not None:
+                self._upload.close()
         finally:
             self.abandon()
 
@@ -313,7 +322,7 @@ class Output:
             unlock(self._file.fileno())
         with contextlib.ExitStack() as stack:
             for file in reversed(self._owned):
-                stack.callback(file.close)
+                stack.callback(file.abort if isinstance(file, Upload) else file.close)
             self._owned = []
 
 
@@ -381,15 +390,20 @@ def local_path(target: Any) -> str | None:
     return files.local_path(os.fsdecode(os.fspath(target)))
 
 
+def target_path(target: Any) -> str | None:
+    """The local path or URL that is written; None for a file object."""
+    if _is_file(target):
+        return None
+    path = os.fsdecode(os.fspath(target))
+    return files.local_path(path) or path
+
+
 def _is_file(target: Any) -> bool:
     """A file object, or what fsspec.open() gives (which is a PathLike too)."""
     return hasattr(target, "write") or (hasattr(target, "open") and hasattr(target, "full_name"))
 
 
-def _open_url(url: str, mode: str) -> Any:
+def _open_url(url: str, mode: str) -> Upload:
     if mode == "a":
         raise ValueError(f"{url}: appending needs a local file")
-    filesystem, path = remote_filesystem(url)
-    if mode == "x" and filesystem.exists(path):
-        raise FileExistsError(f"{url} exists already")
-    return filesystem.open(path, "wb")
+    return Upload(url, new=mode == "x")

@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from indexer.compression import Compression
 from indexer.errors import TFRecordError, printable
+from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
+from indexer.stores import StoreOptions, Url
 from tfrecord._writing.encoder import (
     Datum,
     Record,
@@ -27,7 +29,7 @@ from tfrecord._writing.encoder import (
 )
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord._writing.index import OldIndexes, WrittenIndex
-from tfrecord._writing.sink import Output, local_path
+from tfrecord._writing.sink import Output, target_path
 from tfrecord._writing.values import describe
 
 __all__ = ["TFRecordWriter", "write_rows"]
@@ -53,6 +55,8 @@ class TFRecordWriter:
             other data. False removes such an index.
         columns: what the index keeps of each record, as for `tfrecord.build_index`: None is what the old one
             kept.
+        storage_options: how a URL is reached; see `indexer.stores.StoreOptions`. An object behind a URL is
+            there after a clean `close`, whole, and not before; its index follows it.
 
     Each record reaches the file whole, in one write, without a buffer here: what `write` has returned from is
     in the system's hands. A record that is refused, or cannot be written, leaves the file as it was before;
@@ -79,14 +83,17 @@ class TFRecordWriter:
         compression_type: Compression | None = None,
         index: bool | None = None,
         columns: Iterable[str] | None = None,
+        storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._closed = True  # so that a failure below leaves the finaliser nothing to do
         self._lock = threading.RLock()  # a signal handler may close what is being written to
-        path = local_path(data_path)
-        indexable = path is not None and (not os.path.exists(path) or os.path.isfile(path))
+        if storage_options is not None:
+            data_path = Url(os.fsdecode(data_path), StoreOptions(storage_options))
+        path = target_path(data_path)
+        indexable = path is not None and (is_url(path) or not os.path.exists(path) or os.path.isfile(path))
         if not indexable and (index or columns):
             raise ValueError(
-                "an index needs a local path, of a regular file; "
+                "an index needs the path of a regular file, or a URL; "
                 "elsewhere use tfrecord.build_index afterwards"
             )
         self._old = OldIndexes(path) if indexable and path is not None else None
@@ -234,7 +241,7 @@ class TFRecordWriter:
             self._closed = True
             index, self._index = self._index, None
             try:
-                self._output.close()
+                self._output.close(clean)
                 if clean and self._output.broken:
                     raise TFRecordError(
                         f"{self._output.path or '<stream>'} ends inside a record: an earlier write failed "

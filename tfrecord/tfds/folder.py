@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexer.errors import TFRecordError, printable
-from indexer.files import is_url, open_data, remote_filesystem
+from indexer.files import is_url, open_data
+from indexer.stores import open_store
 
 __all__ = [
     "DatasetInfo",
@@ -200,12 +201,8 @@ def is_prepared(folder: str) -> bool:
 def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
     """The prepared versions in a folder, up to data set, config and version deep: paths relative to it."""
     if is_url(folder):
-        filesystem, path = remote_filesystem(folder)
-        try:
-            entries = filesystem.ls(path, detail=True)
-        except FileNotFoundError:
-            return
-        names = [os.path.basename(e["name"].rstrip("/")) for e in entries if e["type"] == "directory"]
+        store, key = open_store(folder.rstrip("/") + "/")
+        names = list(store.folders(key))
     elif os.path.isdir(folder):
         names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
     else:
@@ -219,8 +216,8 @@ def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
 
 
 def _has_info(url: str) -> bool:
-    filesystem, path = remote_filesystem(joined(url, INFO_NAME))
-    return bool(filesystem.exists(path))
+    store, key = open_store(joined(url, INFO_NAME))
+    return store.exists(key)
 
 
 def _what_is_there(folder: str) -> str:

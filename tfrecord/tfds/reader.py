@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import printable
-from indexer.files import is_url, remote_filesystem
+from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD
 from indexer.options import warn_caller
+from indexer.stores import open_store
 from tfrecord._reading.call_text import call_text
 from tfrecord._reading.view import RecordView
 from tfrecord.reader import TFRecordReader
@@ -160,8 +161,8 @@ def _check_there(paths: Sequence[str]) -> None:
         folder, _, name = path.rpartition("/")
         if is_url(path):
             if folder not in listed:
-                filesystem, place = remote_filesystem(folder)
-                listed[folder] = {found.rpartition("/")[2] for found in filesystem.ls(place, detail=False)}
+                store, key = open_store(folder + "/")
+                listed[folder] = {info.key.rpartition("/")[2] for info in store.list(key)}
             is_there = name in listed[folder]
         else:
             is_there = os.path.isfile(path)

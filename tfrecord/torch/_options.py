@@ -50,6 +50,12 @@ class ReaderOptions(TypedDict, total=False):
     max_spool_bytes: int
     max_record_bytes: int | None
     num_threads: int
+    storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
+    io_concurrency: int
+    max_retries: int
+    request_timeout: float
+    cache: str | None
+    cache_bytes: int | str
 
 
 @dataclass(frozen=True)

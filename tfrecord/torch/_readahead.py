@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import TFRecordError
+from indexer.framing import FRAME_OVERHEAD
 from tfrecord.sampling.permutation import Int64Array
 
 __all__ = ["Readahead"]
@@ -71,7 +72,7 @@ class Readahead:
             here = np.flatnonzero(numbers[:count] == number)
             file = self._open(number) if len(here) else None
             if file is not None:
-                file.advise(np.stack((offsets[here], lengths[here]), axis=1))
+                file.advise(np.stack((offsets[here], lengths[here] + FRAME_OVERHEAD), axis=1))
         return begin + count
 
     def _in_memory(self, sample: Int64Array) -> bool:

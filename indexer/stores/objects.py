@@ -1,0 +1,152 @@
+"""Stores through obstore: s3, gs, az, http and https."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from indexer.errors import RemoteError
+from indexer.stores.options import StoreOptions
+from indexer.stores.ranges import Changed, ObjectInfo, Passing, Store
+
+__all__ = ["SCHEMES", "ObstoreStore", "usable"]
+
+SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https")
+# The status of an answer that will be the same next time; object_store tells it in words only.
+_FINAL = re.compile(r"status code: 4(?!08|29)\d\d")
+_first_used_by: list[int] = []
+
+
+def usable() -> bool:
+    """Whether obstore works in this process: it is installed, and its threads were not lost in a fork."""
+    try:
+        import obstore  # noqa: F401
+    except ImportError:
+        return False
+    return not _first_used_by or _first_used_by[0] == os.getpid()
+
+
+class ObstoreStore(Store):
+    """One bucket, container or host, through object_store. Its own retries are off: `Store` retries."""
+
+    def __init__(self, root: str, options: StoreOptions) -> None:
+        super().__init__(root, options)
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+
+        _first_used_by[:] = _first_used_by or [os.getpid()]
+        settings = options.settings()
+        timeout = options.request_timeout
+        client: Any = {
+            "timeout": timedelta(seconds=timeout),
+            "connect_timeout": timedelta(seconds=min(timeout, 10)),
+        }
+        scheme = urlsplit(root).scheme
+        if scheme == "http" or str(settings.get("endpoint", "")).startswith("http://"):
+            client["allow_http"] = True
+        headers = settings.pop("headers", None)
+        if headers:
+            client["default_headers"] = dict(headers)
+        if settings and scheme in ("http", "https"):
+            name = next(iter(settings))
+            raise TypeError(f"storage_options: {name!r} is no option of {scheme} URLs; 'headers' is")
+        try:
+            self._store: Any = from_url(
+                root, client_options=client, retry_config={"max_retries": 0}, **settings
+            )
+        except (BaseError, TypeError, ValueError) as error:
+            text = options.redact(str(error).partition("\n")[0])
+            raise TypeError(f"storage_options do not fit {scheme} URLs: {text}") from None
+
+    def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
+        import obstore
+
+        wanted: Any = {"range": (start, end)}
+        if etag is not None:
+            wanted["if_match"] = etag
+        with _Translated(self, key):
+            data = obstore.get(self._store, key, options=wanted).bytes()
+        if len(data) != end - start:
+            raise Passing(f"{len(data)} bytes came instead of {end - start}")
+        return data
+
+    def _stat(self, key: str) -> ObjectInfo:
+        import obstore
+
+        with _Translated(self, key):
+            return _info(obstore.head(self._store, key))
+
+    def _list(self, folder: str) -> list[ObjectInfo]:
+        return [_info(meta) for meta in self._listing(folder)["objects"]]
+
+    def _folders(self, folder: str) -> list[str]:
+        return [prefix.rstrip("/").rpartition("/")[2] for prefix in self._listing(folder)["common_prefixes"]]
+
+    def _listing(self, folder: str) -> Any:
+        import obstore
+
+        if urlsplit(self.root).scheme in ("http", "https"):
+            raise ValueError(f"{self.url(folder)}: http and https cannot list; name each file")
+        with _Translated(self, folder):
+            return obstore.list_with_delimiter(self._store, folder.rstrip("/") or None)
+
+    def _put(self, key: str, data: Any, if_match: str | None, if_absent: bool) -> str | None:
+        import obstore
+
+        mode: Any = {"e_tag": if_match} if if_match is not None else "create" if if_absent else "overwrite"
+        with _Translated(self, key):
+            return obstore.put(self._store, key, data, mode=mode, use_multipart=False)["e_tag"]
+
+    def delete(self, key: str) -> None:
+        import obstore
+
+        with _Translated(self, key):
+            try:
+                obstore.delete(self._store, key)
+            except FileNotFoundError:
+                pass
+
+    def upload(self, key: str, chunks: Iterator[Any]) -> None:
+        import obstore
+
+        with _Translated(self, key):
+            obstore.put(self._store, key, chunks, chunk_size=8 << 20, max_concurrency=4)
+
+
+class _Translated:
+    """obstore's errors as ours."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store, self._key = store, key
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from obstore import exceptions
+
+        url = self._store.url(self._key)
+        if isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(errno.ENOENT, "no such object", url) from None
+        if not isinstance(error, exceptions.BaseError):
+            return
+        text = self._store.options.redact(str(error).partition("\n")[0])
+        if isinstance(error, exceptions.PreconditionError):
+            raise Changed(text) from None
+        if isinstance(error, exceptions.AlreadyExistsError):
+            raise FileExistsError(errno.EEXIST, "the object exists already", url) from None
+        if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+            raise PermissionError(errno.EACCES, f"the store refuses access: {text}", url) from None
+        if isinstance(error, exceptions.InvalidPathError) or _FINAL.search(str(error)):
+            raise RemoteError(url, text) from None
+        raise Passing(text) from None
+
+
+def _info(meta: Any) -> ObjectInfo:
+    changed: datetime = meta["last_modified"]
+    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"], int(changed.timestamp() * 10**9))

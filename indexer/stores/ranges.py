@@ -1,0 +1,406 @@
+"""What every store offers, whatever library moves its bytes: ranges, streams, listings and conditional puts.
+
+A store is one bucket, container or host; a key names an object in it. `Store` does what is the same for all:
+ranges near each other become one request, requests run side by side within one budget for the process, and
+failures that may pass are tried again. A subclass makes single requests.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import random
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import RemoteError, StaleIndexError
+from indexer.stores.options import StoreOptions, clean_url
+
+__all__ = [
+    "Changed",
+    "ObjectInfo",
+    "Passing",
+    "PendingRanges",
+    "Pieces",
+    "Store",
+    "UInt64Array",
+    "join_ranges",
+    "side_by_side",
+]
+
+UInt64Array = npt.NDArray[np.uint64]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# What a request costs, in bytes that could be read in its time: ranges that near become one request.
+_GAP = 128 << 10
+# A request for ranges never reads more than so many times what was asked for, and a gap.
+_MOST_WASTE = 8
+_PART = 8 << 20
+_PARTS_AHEAD = 3
+_STEPS_AT_ONCE = 32
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+
+
+class ObjectInfo(NamedTuple):
+    """One object: its key, size in bytes, ETag (None where the store has none) and time of change."""
+
+    key: str
+    size: int
+    etag: str | None
+    mtime_ns: int | None
+
+
+class Passing(Exception):
+    """A failure that may pass: a timeout, a 5xx, a reset, a short body. `Store` tries again."""
+
+
+class Changed(Exception):
+    """The object has another ETag than the one that was asked for."""
+
+
+class Store(ABC):
+    """Objects under one root, such as ``s3://bucket``. Threads may share it; a forked child needs its own."""
+
+    def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
+        self.root = root
+        self.options = options
+        self.tail = tail
+
+    def url(self, key: str) -> str:
+        """The URL of an object, without credentials."""
+        return clean_url(f"{self.root}/{key}{self.tail}")
+
+    # ---- single requests: the subclass's part ----------------------------------------------------------
+
+    @abstractmethod
+    def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
+        """Bytes ``start`` to ``end`` of an object, as a buffer of exactly that length.
+
+        Raises `Passing`, `Changed`, or what does not pass: FileNotFoundError, PermissionError, RemoteError.
+        """
+
+    @abstractmethod
+    def _stat(self, key: str) -> ObjectInfo: ...
+
+    @abstractmethod
+    def _list(self, folder: str) -> list[ObjectInfo]:
+        """The objects directly in a folder ("" or ending in /)."""
+
+    @abstractmethod
+    def _folders(self, folder: str) -> list[str]:
+        """The names of the folders directly in a folder."""
+
+    @abstractmethod
+    def _put(self, key: str, data: Any, if_match: str | None, if_absent: bool) -> str | None: ...
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is fine."""
+
+    @abstractmethod
+    def upload(self, key: str, chunks: Iterator[Any]) -> None:
+        """Write an object from chunks of bytes, whole or not at all.
+
+        Where ``chunks`` raises, the upload is aborted, no object is made, and the error goes on.
+        """
+
+    # ---- what callers use --------------------------------------------------------------------------------
+
+    def stat(self, key: str) -> ObjectInfo:
+        """Size, ETag and time of change of an object; one request. FileNotFoundError where there is none."""
+        return self._retry(lambda: self._stat(key), key, "asking for its size")
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such an object; one request."""
+        try:
+            self.stat(key)
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+        return True
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        """The objects that a pattern means, sorted by key.
+
+        A folder (``""`` or ending in ``/``) means the objects directly in it. Otherwise `*`, `?` and `[...]`
+        match within the last part of the key.
+        """
+        folder, _, name = pattern.rpartition("/")
+        folder += "/" if folder else ""
+        found = self._retry(lambda: self._list(folder), folder, "listing")
+        if name:
+            matches = re.compile(fnmatch.translate(name)).match
+            found = [info for info in found if matches(info.key[len(folder) :])]
+        return sorted(found, key=lambda info: info.key)
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """The names of the folders directly in a folder (``""`` or ending in ``/``), sorted."""
+        return sorted(self._retry(lambda: self._folders(folder), folder, "listing"))
+
+    def put(self, key: str, data: Any, *, if_match: str | None = None, if_absent: bool = False) -> str | None:
+        """Write an object whole and give its ETag; with a condition, only where that holds.
+
+        Raises:
+            FileExistsError: ``if_absent``, and there is one.
+            StaleIndexError: ``if_match``, and the object has another ETag now.
+        """
+        try:
+            return self._retry(lambda: self._put(key, data, if_match, if_absent), key, "writing")
+        except Changed:
+            raise StaleIndexError(self.url(key), None, "the object changed while it was replaced") from None
+
+    def fetch_ranges(
+        self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
+    ) -> tuple[memoryview, UInt64Array]:
+        """Many ranges of one object in one buffer: (buffer, where in it each range begins, uint64 ``(n,)``).
+
+        No byte is fetched twice. The buffer is the caller's. With ``etag``, all are of that version.
+
+        Raises:
+            StaleIndexError: the object changed.
+            RemoteError: a range could not be read, after all retries; it names the URL and the range.
+        """
+        return self.start_ranges(key, starts, ends, etag).result()
+
+    def start_ranges(
+        self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
+    ) -> PendingRanges:
+        """`fetch_ranges` in the background; ``result()`` of what this gives waits for it."""
+        begins, stops, which = join_ranges(starts, ends, self._gap())
+        futures = self._submit(key, begins, stops, etag)
+        sizes = stops - begins
+        bases = np.cumsum(sizes, dtype=np.uint64) - sizes
+        return PendingRanges(futures, starts - begins[which] + bases[which])
+
+    def start_pieces(
+        self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
+    ) -> Pieces:
+        """Fetch what holds these ranges in the background, to take ranges from it later."""
+        begins, stops, _ = join_ranges(starts, ends, self._gap())
+        return Pieces(begins, stops, self._submit(key, begins, stops, etag))
+
+    def _submit(
+        self, key: str, begins: UInt64Array, stops: UInt64Array, etag: str | None
+    ) -> Sequence[Future[Any]]:
+        pool = _pool(self.options.io_concurrency)
+        pairs = zip(begins.tolist(), stops.tolist(), strict=True)
+        return [pool.submit(self._fetch, key, start, end, etag) for start, end in pairs]
+
+    def stream(self, key: str, start: int = 0, end: int | None = None, etag: str | None = None) -> Stream:
+        """A binary file object that reads an object forward, in parts of 8 MiB, a few parts ahead."""
+        info = self.stat(key) if end is None else None
+        return Stream(self, key, start, info.size if info else int(end or 0), info.etag if info else etag)
+
+    def _gap(self) -> int:
+        return _GAP
+
+    def _fetch(self, key: str, start: int, end: int, etag: str | None) -> Any:
+        if end <= start:
+            return b""
+        try:
+            return self._retry(
+                lambda: self._get(key, start, end, etag), key, f"reading bytes {start} to {end}"
+            )
+        except Changed:
+            raise StaleIndexError(self.url(key), None, "the object changed while it was read") from None
+
+    def _retry(self, call: Callable[[], Result], key: str, what: str) -> Result:
+        """``call()``, again after failures that may pass, with growing pauses; then RemoteError."""
+        pause = _FIRST_PAUSE
+        for left in range(self.options.max_retries, -1, -1):
+            try:
+                return call()
+            except Passing as error:
+                if not left:
+                    tries = self.options.max_retries + 1
+                    text = self.options.redact(f"{what} failed {tries} times; the last time: {error}")
+                    raise RemoteError(self.url(key), text) from None
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+
+class PendingRanges(NamedTuple):
+    """Ranges that are being fetched; see `Store.start_ranges`."""
+
+    futures: Sequence[Future[Any]]
+    places: UInt64Array
+
+    def result(self) -> tuple[memoryview, UInt64Array]:
+        """Wait for all: (buffer, places). The first failure is raised; other requests are given up."""
+        try:
+            parts = [future.result() for future in self.futures]
+        except BaseException:
+            self.cancel()
+            raise
+        buffer = memoryview(parts[0]) if len(parts) == 1 else memoryview(b"".join(parts))
+        return buffer.toreadonly(), self.places
+
+    def cancel(self) -> None:
+        for future in self.futures:
+            future.cancel()
+
+
+class Pieces(NamedTuple):
+    """Stretches of an object that are being fetched; see `Store.start_pieces`."""
+
+    begins: UInt64Array
+    stops: UInt64Array
+    futures: Sequence[Future[Any]]
+
+    def inside(
+        self, starts: UInt64Array, ends: UInt64Array
+    ) -> Callable[[], tuple[memoryview, UInt64Array]] | None:
+        """A function that waits for these ranges, as `PendingRanges.result`; None: not all are here."""
+        if not len(self.begins):
+            return None
+        which = np.searchsorted(self.begins, starts, side="right").astype(np.int64) - 1
+        if (which < 0).any() or (ends > self.stops[which]).any():
+            return None
+
+        def take() -> tuple[memoryview, UInt64Array]:
+            views = {number: memoryview(self.futures[number].result()) for number in set(which.tolist())}
+            places = zip(
+                which.tolist(), (starts - self.begins[which]).tolist(), (ends - starts).tolist(), strict=True
+            )
+            buffer = b"".join([views[number][at : at + size] for number, at, size in places])
+            sizes = ends - starts
+            return memoryview(buffer), np.cumsum(sizes, dtype=np.uint64) - sizes
+
+        return take
+
+
+def join_ranges(
+    starts: UInt64Array, ends: UInt64Array, gap: int
+) -> tuple[UInt64Array, UInt64Array, npt.NDArray[np.int64]]:
+    """Requests for ranges: (begins, ends, which request each range is in).
+
+    Ranges that overlap, or lie at most ``gap`` bytes apart, become one, as long as all requests together
+    read at most 8 times the bytes that are wanted, plus 128 KiB.
+    """
+    if not len(starts):
+        return starts, ends, np.zeros(0, np.int64)
+    order = np.argsort(starts, kind="stable")
+    begins, reach = starts[order], np.maximum.accumulate(ends[order])
+    holes = begins[1:].astype(np.int64) - reach[:-1].astype(np.int64)
+    wanted = int(reach[-1] - begins[0]) - int(holes[holes > 0].sum())
+    # The smallest holes are filled first, as many as the bound allows.
+    sizes = np.sort(holes[(holes > 0) & (holes <= gap)])
+    filled = np.cumsum(sizes)
+    allowed = (_MOST_WASTE - 1) * wanted + _GAP
+    fitting = int(np.searchsorted(filled, allowed, side="right"))
+    if fitting < len(sizes):
+        gap = int(sizes[fitting]) - 1
+    first = np.concatenate(([True], holes > gap))
+    heads = np.flatnonzero(first)
+    which = np.empty(len(starts), np.int64)
+    which[order] = np.cumsum(first) - 1
+    return begins[heads], reach[np.append(heads[1:], len(starts)) - 1], which
+
+
+class Stream:
+    """Reads an object forward, like a binary file; made by `Store.stream`."""
+
+    def __init__(self, store: Store, key: str, start: int, end: int, etag: str | None) -> None:
+        self.name = store.url(key)
+        self.position = start
+        self.closed = False
+        self._store, self._key, self._end, self._etag = store, key, end, etag
+        self._asked = start
+        self._parts: deque[Future[Any]] = deque()
+        self._part = memoryview(b"")
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes, fewer only at the end; all that remain where it is negative."""
+        pieces = []
+        wanted = self._end - self.position if size < 0 else size
+        while wanted > 0 and (piece := self.read_some(wanted)).nbytes:
+            pieces.append(piece)
+            wanted -= piece.nbytes
+        return b"".join(pieces)
+
+    def read_some(self, size: int) -> memoryview:
+        """At least one byte and at most ``size``, without a copy; nothing at the end."""
+        if not self._part.nbytes:
+            self._fill()
+        piece, self._part = self._part[:size], self._part[size:]
+        self.position += piece.nbytes
+        return piece
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        piece = self.read_some(view.nbytes)
+        view[: piece.nbytes] = piece
+        return piece.nbytes
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        for part in self._parts:
+            part.cancel()
+        self._parts.clear()
+        self._part = memoryview(b"")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _fill(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+        pool = _pool(self._store.options.io_concurrency)
+        while self._asked < self._end and len(self._parts) <= _PARTS_AHEAD:
+            stop = min(self._asked + _PART, self._end)
+            self._parts.append(pool.submit(self._store._fetch, self._key, self._asked, stop, self._etag))
+            self._asked = stop
+        if self._parts:
+            self._part = memoryview(self._parts.popleft().result()).cast("B")
+
+
+def side_by_side(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``call`` of each item, many at once: for steps that wait for a store. The first failure is raised."""
+    if len(items) < 2:
+        return [call(item) for item in items]
+    # Threads of their own: what they call waits for the pool of requests.
+    with ThreadPoolExecutor(min(len(items), _STEPS_AT_ONCE)) as pool:
+        return list(pool.map(call, items))
+
+
+_lock = threading.Lock()
+_pools: dict[str, Any] = {"pid": 0, "size": 0, "pool": None}
+
+
+def _pool(size: int) -> ThreadPoolExecutor:
+    """The process's one pool of requests, as large as the largest asked for; a forked child's is new."""
+    if _pools["pid"] != os.getpid() or _pools["size"] < size:
+        with _lock:
+            if _pools["pid"] != os.getpid():
+                _pools.update(pid=os.getpid(), size=0, pool=None)
+            if _pools["size"] < size:
+                _pools["pool"] = ThreadPoolExecutor(size, thread_name_prefix="tfrecord-io")
+                _pools["size"] = size
+    pool: ThreadPoolExecutor = _pools["pool"]
+    return pool
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,134 @@
+"""What S3 means by listing, conditional writes and errors, on a local S3 server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer.errors import StaleIndexError
+from indexer.stores import StoreOptions, Url, open_store, split_url
+from indexer.stores.objects import ObstoreStore
+from indexer.stores.ranges import Store
+from indexer.stores.urls import FsspecStore
+
+KEYS = {"access_key_id": "testing", "secret_access_key": "testing-secret", "region": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    pytest.importorskip("obstore")
+    pytest.importorskip("s3fs")
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=[ObstoreStore, FsspecStore], ids=["obstore", "fsspec"])
+def store(request: pytest.FixtureRequest, endpoint: str) -> Store:
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing-secret",
+    )
+    bucket = f"bucket-{request.node.name[:30].lower().replace('[', '-').replace(']', '').replace('_', '-')}"
+    client.create_bucket(Bucket=bucket)
+    made: Store = request.param(f"s3://{bucket}", StoreOptions({**KEYS, "endpoint": endpoint}, max_retries=1))
+    return made
+
+
+def test_put_stat_and_read(store: Store) -> None:
+    data = np.random.default_rng(1).bytes(50_000)
+    store.put("folder/ü x", data)
+    info = store.stat("folder/ü x")
+    assert info.size == len(data) and info.etag
+    starts = np.array([10, 40_000], np.uint64)
+    buffer, places = store.fetch_ranges("folder/ü x", starts, starts + np.uint64(5), info.etag)
+    assert bytes(buffer[int(places[1]) :][:5]) == data[40_000:40_005]
+    with store.stream("folder/ü x") as stream:
+        assert stream.read() == data
+
+
+def test_listing_goes_no_deeper(store: Store) -> None:
+    for key in ("f/b", "f/a", "f/deep/c", "other"):
+        store.put(key, b"1")
+    assert [info.key for info in store.list("f/")] == ["f/a", "f/b"]
+    assert [info.key for info in store.list("f/[b-z]*")] == ["f/b"]
+    assert store.list("nothing/") == []
+
+
+def test_conditional_writes(store: Store) -> None:
+    store.put("k", b"one", if_absent=True)
+    with pytest.raises(FileExistsError):
+        store.put("k", b"two", if_absent=True)
+    etag = store.stat("k").etag
+    store.put("k", b"three", if_match=etag)
+    with pytest.raises(StaleIndexError):
+        store.put("k", b"four", if_match=etag)
+    store.delete("k")
+    store.delete("k")
+    with pytest.raises(FileNotFoundError):
+        store.stat("k")
+
+
+def test_an_upload_is_whole_or_not_at_all(store: Store, endpoint: str) -> None:
+    chunk = bytes(3 << 20)
+    store.upload("whole", iter([chunk] * 5))
+    assert store.stat("whole").size == 5 * len(chunk)
+
+    def broken() -> Iterator[Any]:
+        yield from [chunk] * 4
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        store.upload("half", broken())
+    with pytest.raises(FileNotFoundError):
+        store.stat("half")
+
+
+def test_threads_share_a_store(store: Store) -> None:
+    store.put("k", b"0123456789" * 1000)
+    wrong = []
+
+    def read() -> None:
+        starts = np.arange(0, 9000, 1000, dtype=np.uint64)
+        buffer, places = store.fetch_ranges("k", starts, starts + np.uint64(10))
+        wrong.extend(p for p in places.tolist() if bytes(buffer[p : p + 10]) != b"0123456789")
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_unknown_option_is_named() -> None:
+    pytest.importorskip("obstore")
+    with pytest.raises(TypeError, match="storage_options.*s3"):
+        open_store(Url("s3://bucket/key", StoreOptions({"acess_key_id": "x"})))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("s3://bucket/a/b", ("s3://bucket", "a/b", "")),
+        ("s3://bucket", ("s3://bucket", "", "")),
+        ("s3://bucket/a#b?c", ("s3://bucket", "a#b?c", "")),
+        ("http://host:1/a%20b", ("http://host:1", "a b", "")),
+        ("simplecache::s3://bucket/a", ("simplecache::s3://bucket", "a", "")),
+        ("zip://a::s3://bucket/b.zip", ("zip:/", "a", "::s3://bucket/b.zip")),
+    ],
+)
+def test_urls_are_split(url: str, expected: tuple[str, str, str]) -> None:
+    assert split_url(url) == expected

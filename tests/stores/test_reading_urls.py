@@ -1,0 +1,213 @@
+"""Readers, datasets and writers over URLs: the answers are those of local files, and requests are counted."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from range_server import FAULTS, RangeServer, serve
+
+import tfrecord
+from indexer.errors import RemoteError
+
+pytest.importorskip("obstore")
+pytest.importorskip("aiohttp")
+
+COUNT = 3000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards with indexes; labels are kept in them."""
+    folder = tmp_path_factory.mktemp("shards")
+    rng = np.random.default_rng(0)
+    options: dict[str, Any] = {"index": True, "columns": ["label"]}
+    with tfrecord.ShardedTFRecordWriter(folder / "t", 3, **options) as writer:
+        for i in range(COUNT):
+            values = rng.standard_normal(int(rng.integers(1, 400)), dtype=np.float32)
+            writer.write({"id": (i, "int"), "label": (i % 7, "int"), "values": (values, "float")})
+    return folder
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[RangeServer]:
+    with serve(files={path.name: path.read_bytes() for path in folder.iterdir()}) as served:
+        yield served
+
+
+def urls(server: RangeServer) -> list[str]:
+    return [server.url(f"t-{i:05d}-of-00003") for i in range(3)]
+
+
+def local(folder: Path) -> tfrecord.TFRecordReader:
+    return tfrecord.TFRecordReader(folder)
+
+
+def test_the_same_answers_as_from_local_files(server: RangeServer, folder: Path) -> None:
+    here, there = local(folder), tfrecord.TFRecordReader(urls(server))
+    positions = np.random.default_rng(1).integers(0, COUNT, 256)
+    assert len(there) == COUNT and there.has_index
+    assert there.read(positions) == here.read(positions)
+    assert there[-1]["id"] == here[-1]["id"]
+    assert [bytes(r["id"]) for r in there] == [bytes(r["id"]) for r in here]
+    assert [b["id"].tolist() for b in there.batches(100)] == [b["id"].tolist() for b in here.batches(100)]
+    assert bytes(there.raw(7)) == bytes(here.raw(7))
+
+
+def test_opening_takes_few_requests(server: RangeServer, folder: Path) -> None:
+    url = urls(server)[0]
+    len(tfrecord.TFRecordReader(url))
+    # The size of the data, whether there is an index, that index; and what tells that it is of this data.
+    assert len([r for r in server.requests if r[1].endswith(".tfindex")]) <= 3
+    assert len(server.requests) <= 12
+
+
+def test_a_batch_is_fetched_side_by_side_and_once(server: RangeServer) -> None:
+    reader = tfrecord.TFRecordReader(urls(server))
+    reader.read([0])
+    server.requests.clear()
+    server.delay, server.most_at_once = 0.01, 0
+    reader.read(np.arange(0, COUNT, 12))
+    assert server.most_at_once > 1
+    for name in {request[1] for request in server.requests}:
+        spans = sorted(wanted for _, one, wanted in server.requests if one == name and wanted)
+        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+
+
+@pytest.mark.parametrize("fault", [f for f in FAULTS if f != "timeout"])
+def test_a_fault_at_any_request_changes_nothing(folder: Path, fault: str) -> None:
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    expected = local(folder).read(range(0, COUNT, 50))
+    with serve(files=files) as server:
+        tfrecord.TFRecordReader(urls(server)).read(range(0, COUNT, 50))
+        number = len(server.requests)
+    for place in range(0, number, 3):
+        with serve(files=files, faults={place: fault}) as server:
+            assert tfrecord.TFRecordReader(urls(server)).read(range(0, COUNT, 50)) == expected
+
+
+def test_network_errors_are_never_skipped(server: RangeServer) -> None:
+    reader = tfrecord.TFRecordReader(urls(server), on_error="skip", max_retries=0)
+    len(reader)
+    server.faults = dict.fromkeys(range(100_000), "503")
+    with pytest.raises(RemoteError, match=r"http://.*t-0000.-of-00003: reading bytes"):
+        reader.read([1, 2, 3])
+
+
+@pytest.mark.parametrize("good_again", [1, 2])
+def test_damage_on_the_way_is_fetched_once_more(folder: Path, good_again: int) -> None:
+    name = "t-00000-of-00003"
+    good = (folder / name).read_bytes()
+    bad = good[:200] + bytes([good[200] ^ 1]) + good[201:]
+    with serve(files={name: good}, etags={name: '"1"'}) as server:
+        reader = tfrecord.TFRecordReader(server.url(name), index=str(folder / (name + ".tfindex")))
+        len(reader)
+        reader._view.store._files.get(0)._ahead.clear()  # type: ignore[attr-defined]  # what opening asked for
+        first = len(server.requests)
+        server.on_request = lambda number: server.files.update(
+            {name: bad if number < first + good_again else good}
+        )
+        if good_again == 1:
+            assert reader.read([0]).num_rows == 1
+        else:
+            with pytest.raises(tfrecord.ChecksumError):
+                reader.read([0])
+
+
+def test_a_changed_object_is_an_error(server: RangeServer) -> None:
+    reader = tfrecord.TFRecordReader(urls(server))
+    reader.read([0])
+    server.etags = dict.fromkeys(server.files, '"another"')
+    with pytest.raises(tfrecord.StaleIndexError, match="changed while it was read"):
+        reader.read(range(0, COUNT, 3))
+
+
+def test_a_cache_is_filled_once_and_mapped(server: RangeServer, folder: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        reader = tfrecord.TFRecordReader(urls(server), cache=tmp_path)
+        assert reader.read(range(COUNT)) == local(folder).read(range(COUNT))
+    data = [r for r in server.requests if r[0] == "GET" and not r[1].endswith(".tfindex")]
+    assert len(data) == 3
+
+
+def test_index_columns_of_an_object(server: RangeServer, folder: Path) -> None:
+    reader = tfrecord.TFRecordReader(urls(server))
+    assert reader.where(label=3).tolist() == local(folder).where(label=3).tolist()
+
+
+def test_pickles_take_no_secrets_along(server: RangeServer) -> None:
+    reader = tfrecord.TFRecordReader(urls(server), storage_options={"headers": {"authorization": "canary-7"}})
+    assert "canary" not in repr(reader) and b"canary" not in pickle.dumps(reader)
+    again = pickle.loads(pickle.dumps(reader))
+    assert again[5]["id"] == reader[5]["id"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="one file only")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_goes_on(server: RangeServer, folder: Path) -> None:
+    reader = tfrecord.TFRecordReader(urls(server))
+    expected = local(folder).read([5, 6])
+    assert reader.read([5, 6]) == expected
+    child = os.fork()
+    if not child:
+        import signal
+
+        signal.alarm(30)
+        os._exit(0 if reader.read([5, 6]) == expected else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert reader.read([5, 6]) == expected
+
+
+class TestDatasets:
+    @pytest.mark.parametrize("shuffle", [False, True, "block"])
+    def test_each_record_once_in_the_order_of_local_files(
+        self, server: RangeServer, folder: Path, shuffle: Any
+    ) -> None:
+        pytest.importorskip("torch")
+        from tfrecord.torch import TFRecordDataset
+
+        def ids(source: Any) -> list[int]:
+            features = {"id": tfrecord.FixedLenFeature((), "int")}
+            options = {"features": features, "shuffle": shuffle, "batch_size": 64}
+            return [int(i) for batch in TFRecordDataset(source, **options) for i in batch["id"]]
+
+        found = ids(urls(server))
+        assert sorted(found) == list(range(COUNT)) and found == ids(str(folder))
+
+    @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:This DataLoader will create")
+    def test_workers(self, server: RangeServer, method: str) -> None:
+        torch = pytest.importorskip("torch")
+        from tfrecord.torch import TFRecordDataset
+
+        features = {"id": tfrecord.FixedLenFeature((), "int")}
+        dataset = TFRecordDataset(urls(server), features=features, shuffle=True, batch_size=64)
+        assert len(dataset) == 47
+        loader = torch.utils.data.DataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context=method
+        )
+        assert sorted(int(i) for batch in loader for i in batch["id"]) == list(range(COUNT))
+
+
+def test_without_an_index(server: RangeServer, folder: Path) -> None:
+    for name in list(server.files):
+        if name.endswith(".tfindex"):
+            del server.files[name]
+    features = {"id": tfrecord.FixedLenFeature((), "int"), "values": tfrecord.VarLenFeature("float")}
+    here, there = (tfrecord.TFRecordReader(paths, features=features) for paths in (folder, urls(server)))
+    assert there.read([5, 2999, 5]) == here.read([5, 2999, 5])
+
+
+def test_secrets_in_a_url_are_not_shown(folder: Path) -> None:
+    with serve(files={"t": (folder / "t-00000-of-00003").read_bytes()}) as server:
+        url = server.url("t").replace("http://", "http://user:canary-1@") + "?sig=canary-2"
+        reader = tfrecord.TFRecordReader(server.url("t"), index=False)
+        assert "canary" not in repr(reader) + str(reader.paths)
+        with pytest.raises(OSError) as caught:
+            tfrecord.TFRecordReader(url.replace("/t?", "/missing?"), index=False, max_retries=0)[0]
+        assert "canary" not in str(caught.value)
