@@ -81,7 +81,8 @@ def read(spec: Spec) -> Run:
         times = spec.get("times", 1)
         dataset = tfrecord.ray.read_tfrecords([path] * times, index=[indexes[path]] * times)
         if spec.get("to") == "workers":
-            return int(dataset.map_batches(_count, batch_format="pyarrow", batch_size=None).sum("rows"))
+            counts = dataset.map_batches(_count, batch_format="pyarrow", batch_size=None)
+            return int(sum(row["rows"] for row in counts.take_all()))
         return rows_to_driver(dataset, spec["batch"])
 
     return timed(one_pass, spec)
