@@ -80,3 +80,8 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         for line, code in blocks:
             # Padding puts the page's own line number into a traceback.
             exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+
+
+def test_the_readme_is_short_and_has_examples() -> None:
+    assert len(examples(ROOT / "README.md")) >= 8
+    assert (ROOT / "README.md").read_text().count("\n") < 200
