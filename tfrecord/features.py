@@ -105,6 +105,18 @@ def check_cast(values: np.ndarray[Any, Any], dtype: str) -> tuple[np.ndarray[Any
     return cast, int(bad.argmax())
 
 
+def _resolve(dtype: Any, raw: bool) -> tuple[str, str | None]:
+    """As `resolve_dtype`; of raw arrays, which are stored as bytes, little-endian."""
+    kind, target = resolve_dtype(dtype)
+    if not raw:
+        return kind, target
+    if target is None:
+        raise ValueError(f"raw=True needs the dtype of the array in the bytes, one of {', '.join(_RAW)}")
+    if isinstance(dtype, np.dtype) and dtype.byteorder == ">":
+        raise ValueError(f"raw buffers are little-endian; {dtype!r} is not")
+    return "bytes", target
+
+
 def _normal_shape(shape: Any, *, raw: bool) -> tuple[int, ...]:
     if isinstance(shape, Iterable) and not isinstance(shape, str | bytes):
         sizes = list(shape)
@@ -231,6 +243,9 @@ class _Spec:
 class FixedLenFeature(_Spec):
     """The same number of values in every record: a dense column of shape ``(n, *shape)``.
 
+    A raw array whose first size is -1 may differ in it from record to record; its column is a `Ragged` whose
+    `values` have the shape ``(total, *shape[1:])``.
+
     Args:
         shape: sizes of one record's values; ``()`` or ``[]`` for a scalar, an int for a vector.
         dtype: ``"float32"``, ``"int64"``, ``"bytes"``, a short name, or a target dtype (``"int32"``,
@@ -238,8 +253,9 @@ class FixedLenFeature(_Spec):
             Integers and bool must be exact, float16 rounds.
         default_value: what a record gets where the feature is missing, has no kind, or is empty: one value
             for all places, or a whole row. None: such a record is an error.
-        raw: the feature is one byte string, the little-endian buffer of an array of `dtype` and `shape`; one
-            size may be -1 and is worked out from the length.
+        raw: the feature is one byte string, the little-endian buffer of an array of `dtype` and `shape`. One
+            size may be -1 and is worked out from the length; all records of a batch must have the same,
+            unless it is the first.
 
     Raises:
         ValueError: unknown dtype (the message lists the valid ones), bad shape, or a default that does not
@@ -253,14 +269,8 @@ class FixedLenFeature(_Spec):
     raw: bool
 
     def __init__(self, shape: Any, dtype: Any, default_value: Any = None, *, raw: bool = False) -> None:
-        kind, target = resolve_dtype(dtype)
-        if raw and target is None:
-            raise ValueError(f"raw=True needs the dtype of the array in the bytes, one of {', '.join(_RAW)}")
-        if raw and isinstance(dtype, np.dtype) and dtype.byteorder == ">":
-            raise ValueError(f"raw buffers are little-endian; {dtype!r} is not")
+        kind, target = _resolve(dtype, bool(raw))
         sizes = _normal_shape(shape, raw=bool(raw))
-        if raw:
-            kind = "bytes"
         default = None
         if default_value is not None:
             default = _normal_default(default_value, kind, target, sizes, bool(raw))
@@ -282,25 +292,48 @@ class FixedLenFeature(_Spec):
 
 
 class VarLenFeature(_Spec):
-    """Any number of values a record: a `Ragged` column.
+    """Any number of values in each record: a `Ragged` column.
 
     Args:
         dtype: as that of `FixedLenFeature`.
+        raw: the feature is one byte string, the little-endian buffer of an array of `dtype`, as large as it
+            is. A record without the feature, or with an empty list, is an empty row.
+        shape: of the array in a raw feature. Its first size is -1, so that row i of the column has the shape
+            ``(rows, *shape[1:])``, and the column's `values` ``(total, *shape[1:])``.
+
+    Raises:
+        ValueError: unknown dtype (the message lists the valid ones), a shape that does not begin with -1, or
+            one without `raw`.
+
+    >>> VarLenFeature("float32", raw=True, shape=(-1, 3))  # points of a mesh
+    VarLenFeature('float32', raw=True, shape=(-1, 3))
     """
 
-    __slots__ = ()
+    __slots__ = ("raw", "shape")
     dtype: Any
+    raw: bool
+    shape: tuple[int, ...] | None
 
-    def __init__(self, dtype: Any) -> None:
-        kind, target = resolve_dtype(dtype)
-        object.__setattr__(self, "dtype", dtype)
-        self._settle(Column("", kind, target))
+    def __init__(self, dtype: Any, *, raw: bool = False, shape: Any = None) -> None:
+        kind, target = _resolve(dtype, bool(raw))
+        sizes = None
+        if raw:
+            sizes = _normal_shape((-1,) if shape is None else shape, raw=True)
+            if sizes[:1] != (-1,):
+                raise ValueError(f"the shape {sizes} of a {type(self).__name__} does not begin with -1")
+        elif shape is not None:
+            raise ValueError("shape is of raw arrays: give raw=True too")
+        for name, value in (("dtype", dtype), ("raw", bool(raw)), ("shape", sizes)):
+            object.__setattr__(self, name, value)
+        # An empty row where there is none: the default of an empty array.
+        self._settle(Column("", "bytes", target, sizes, b"", True) if raw else Column("", kind, target))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.dtype!r})"
+        shape = "" if self.shape in (None, (-1,)) else f", shape={self.shape!r}"
+        return f"{type(self).__name__}({self.dtype!r}{', raw=True' if self.raw else ''}{shape})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (type(self), (self.dtype,), {})
+        return _remake, (type(self), (self.dtype,), {"raw": self.raw, "shape": self.shape})
 
 
 class RaggedFeature(VarLenFeature):

@@ -12,7 +12,8 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.options import check_threads, near_matches
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._columns.build import finish_column, finish_value, in_step
+from tfrecord._columns.build import finish_column, finish_value
+from tfrecord._columns.raw import in_step
 from tfrecord._kernels.codes import (
     BYTES,
     KIND_CONFLICT,

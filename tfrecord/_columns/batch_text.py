@@ -45,5 +45,7 @@ def html(batch: Any) -> str:
 
 
 def _cell(batch: Any, name: str, row: int) -> str:
-    lacking = isinstance(batch[name], Ragged) and not batch.present[name][row]
-    return "–" if lacking else preview(batch[name], row)
+    column = batch[name]
+    if isinstance(column, Ragged) and not batch.present[name][row] and not len(column[row]):
+        return "–"
+    return preview(column, row)

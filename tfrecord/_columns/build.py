@@ -1,4 +1,4 @@
-"""What a spec asks for, made of what the kernel found: other dtypes, shapes, defaults, raw arrays."""
+"""What a spec asks for, made of what the kernel found: other dtypes, shapes, defaults."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from indexer.errors import DecodeError, MissingFeatureError
 from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord._columns.raw import bad_row, raw_shape, unpack
 from tfrecord._kernels.codes import BYTES, UNKNOWN
-from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import Column, check_cast
 
 __all__ = ["finish_column", "finish_value"]
@@ -19,9 +19,10 @@ __all__ = ["finish_column", "finish_value"]
 def finish_column(
     column: Column, kind: int, splits: Any, values: Any, buffers: tuple[Any, ...], count: int, outer: Any
 ) -> Any:
-    """A column from what the kernel found. `count` is its number of rows; `outer` maps rows to records, where
-    the
-    rows are steps."""
+    """A column from what the kernel found.
+
+    `count` is its number of rows; `outer` maps rows to records, where the rows are steps.
+    """
     data: Any = values
     if kind == UNKNOWN:  # any kind would have done, and no record had one
         data = np.empty(0, object)
@@ -35,7 +36,7 @@ def finish_column(
     if splits is not None:
         return _fill_defaults(column, data, splits, size, count, outer, buffers)
     if column.raw:
-        return _unpack(column, data, count, outer)
+        return unpack(column, data, count, outer)
     if column.kind == "bytes":
         return (
             data
@@ -48,25 +49,12 @@ def finish_column(
     return data
 
 
-def _bad_row(column: Column, reason: str, row: int, outer: Any) -> DecodeError:
-    """The error of a row, which is a step of a feature list where there is an ``outer``."""
-    if outer is None:
-        return DecodeError(reason, key=column.key, record=int(row))
-    record = int(np.searchsorted(outer, row, "right")) - 1
-    return DecodeError(in_step(reason, int(row - outer[record])), key=column.key, record=record)
-
-
-def in_step(reason: str, step: int) -> str:
-    """What is wrong with one step of a feature list."""
-    return f"step {step} of this feature list: {reason}"
-
-
 def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
     assert column.dtype is not None
     cast, bad = check_cast(values, column.dtype)
     if bad >= 0:
         row = int(np.searchsorted(splits, bad, "right")) - 1
-        raise _bad_row(column, f"the value {values[bad].item()!r} does not fit {column.dtype}", row, outer)
+        raise bad_row(column, f"the value {values[bad].item()!r} does not fit {column.dtype}", row, outer)
     return cast
 
 
@@ -80,7 +68,7 @@ def _fill_defaults(
     wrong = filled & (lengths != size)
     if wrong.any():
         row = int(wrong.argmax())
-        raise _bad_row(column, f"has {lengths[row]} values, not {size}", row, outer)
+        raise bad_row(column, f"has {lengths[row]} values, not {size}", row, outer)
     if column.kind != "bytes":
         cast = _cast(column, data, splits, outer)
         dense = np.empty((count, size), cast.dtype)
@@ -103,7 +91,7 @@ def _fill_defaults(
         parts.append(part.reshape(-1))
     column_data = BytesColumn._trusted((*buffers, b"".join(defaults)), parts[0], parts[1], parts[2])
     if column.raw:
-        return _unpack(column, column_data, count, outer)
+        return unpack(column, column_data, count, outer)
     return BytesColumn._trusted(
         column_data.buffers,
         column_data.offsets,
@@ -111,50 +99,6 @@ def _fill_defaults(
         column_data.buffer_ids,
         (count, *column.shape),
     )
-
-
-def _raw_shape(column: Column, length: int) -> tuple[int, ...] | None:
-    """The shape of one raw value of that many bytes, None where they do not make one."""
-    assert column.shape is not None
-    itemsize = np.dtype(column.dtype).itemsize
-    size = math.prod(abs(extent) for extent in column.shape) * itemsize
-    if -1 not in column.shape:
-        return column.shape if length == size else None
-    return (
-        None
-        if length % size
-        else tuple(length // size if extent == -1 else extent for extent in column.shape)
-    )
-
-
-def _unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
-    """Raw byte strings, one a row, as one array."""
-    assert column.shape is not None
-    dtype = np.dtype(column.dtype)
-    length = int(data.lengths[0]) if count else 0
-    shape = _raw_shape(
-        column, length if count else math.prod(max(extent, 0) for extent in column.shape) * dtype.itemsize
-    )
-    differs = data.lengths != length
-    if shape is None or differs.any():
-        row = 0 if shape is None else int(differs.argmax())
-        raise _bad_row(
-            column, _raw_reason(column, int(data.lengths[row]), length if shape else None), row, outer
-        )
-    flat = np.empty((count, length), np.uint8)
-    kernel.gather(data.buffers, data.offsets, data.buffer_ids, flat)
-    array = flat.view(dtype.newbyteorder("<")) if length else np.empty((count, 0), dtype)
-    if dtype == np.bool_ and flat.size and flat.max() > 1:
-        row = int((flat > 1).any(axis=1).argmax())
-        raise _bad_row(column, "holds bytes other than 0 and 1, which are no bool", row, outer)
-    return array.astype(dtype, copy=False).reshape(count, *shape)
-
-
-def _raw_reason(column: Column, length: int, first: int | None) -> str:
-    reason = f"holds {length} bytes, which are no {column.dtype} array of shape {column.shape}"
-    if first is not None and -1 in (column.shape or ()) and _raw_shape(column, length) is not None:
-        reason = f"holds {length} bytes, but {first} in the records before; all must have one shape"
-    return reason
 
 
 def finish_value(column: Column, value: Any) -> Any:
@@ -174,13 +118,14 @@ def finish_value(column: Column, value: Any) -> Any:
         else:
             stored = np.dtype(column.dtype).newbyteorder("<")
             default = np.frombuffer(column.default, stored).astype(column.dtype)
-            return default.reshape(_raw_shape(column, len(column.default)) if column.raw else shape)
+            return default.reshape(raw_shape(column, len(column.default)) if column.raw else shape)
     size = 1 if column.raw else math.prod(shape)
     if length != size:
         raise DecodeError(f"has {length} values, not {size}", key=key, record=0)
     if column.raw:
         data = BytesColumn._trusted((value,), np.zeros(1, np.int64), np.array([len(value)]), None)
-        return _unpack(column, data, 1, None)[0, ...]
+        array = unpack(column, data, 1, None)
+        return array[0] if isinstance(array, Ragged) else array[0, ...]
     if column.kind != "bytes":
         return _cast(column, value, np.array([0, length]), None).reshape(shape)
     if shape == ():

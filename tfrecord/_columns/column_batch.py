@@ -152,7 +152,7 @@ class ColumnBatch(Mapping[str, Any]):
             for name, column in self._columns.items()
         }
         lacking = [
-            (name, np.flatnonzero(~self._present[name]).tolist())
+            (name, np.flatnonzero(~column._filled(self._present[name])).tolist())
             for name, column in self._columns.items()
             if isinstance(column, Ragged)
         ]

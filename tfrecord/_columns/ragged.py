@@ -92,6 +92,10 @@ class Ragged:
         """Number of values in each row: int64 (n,)."""
         return np.diff(self.row_splits)
 
+    def _filled(self, present: BoolArray) -> BoolArray:
+        """Which rows are there: those of records that have the feature, and those with a default."""
+        return present if present.all() else present | (self.lengths() > 0)
+
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload

@@ -43,7 +43,7 @@ class TableOptions:
             return values.take(array)
         array = self._values(name, column, is_text, None)
         if isinstance(column, Ragged):
-            return column_with_nulls(array, present)
+            return column_with_nulls(array, column._filled(present))
         return masked(array, present) if self.nullable else array
 
     def _is_single(self, name: str, column: Ragged, present: BoolArray) -> bool:
