@@ -33,7 +33,7 @@ FLOORS = {
         _columns process sampling tensor_proto
         schema
         _writing columns mixing parse
-        _reading encode writer
+        _reading encode example_lists writer
         _repair loaders
         reader repair
         splits tfds

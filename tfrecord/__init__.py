@@ -32,6 +32,7 @@ from ._kernels.engine import engine
 from ._optional import is_installed as _is_installed
 from .columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch, concat
 from .encode import encode_example, encode_sequence_example
+from .example_lists import parse_example_list
 from .features import FixedLenFeature, RaggedFeature, VarLenFeature
 from .iterator_utils import cycle, sample_iterators, shuffle_iterator
 from .loaders import (
@@ -98,6 +99,7 @@ __all__ = [
     "make_splits",
     "multi_tfrecord_loader",
     "parse_example",
+    "parse_example_list",
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",

@@ -85,6 +85,7 @@ class ReaderArguments(TypedDict, total=False):
     max_spool_bytes: int
     max_record_bytes: int | None
     num_threads: int
+    allow_missing: bool
 
 
 class TFRecordReader(ReaderTables, Generic[BatchType]):

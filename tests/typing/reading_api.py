@@ -26,6 +26,7 @@ from tfrecord import (
     iterator_utils,
     multi_tfrecord_loader,
     parse_example,
+    parse_example_list,
     parse_sequence_example,
     parse_single_example,
     parse_single_sequence_example,
@@ -45,6 +46,7 @@ def parsing(records: list[bytes], column: BytesColumn) -> None:
     }
     assert_type(parse_example(records, features), ColumnBatch)
     assert_type(parse_example(column, ["x"], num_threads=2), ColumnBatch)
+    assert_type(parse_example_list(column, None, {"x": "int"}, num_threads=2), SequenceBatch)
     assert_type(parse_single_example(records[0], {"x": "float"}), dict[str, Any])
     assert_type(parse_sequence_example(records, None, {"x": None}), SequenceBatch)
     assert_type(parse_single_sequence_example(records[0]), Pair)

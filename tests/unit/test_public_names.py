@@ -19,9 +19,10 @@ import tfrecord
 from tfrecord import BytesColumn, ColumnBatch, FixedLenFeature, Ragged, SequenceBatch, TFRecordReader
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ["tfrecord", "tfrecord.columns", "tfrecord.encode", "tfrecord.features", "tfrecord.loaders"]
-MODULES += ["tfrecord.mixing", "tfrecord.parse", "tfrecord.process", "tfrecord.reader", "tfrecord.repair"]
-MODULES += ["tfrecord.sampling", "tfrecord.schema", "tfrecord.splits", "tfrecord.writer", "indexer"]
+MODULES = ["tfrecord", "tfrecord.columns", "tfrecord.encode", "tfrecord.example_lists", "tfrecord.features"]
+MODULES += ["tfrecord.loaders", "tfrecord.mixing", "tfrecord.parse", "tfrecord.process", "tfrecord.reader"]
+MODULES += ["tfrecord.repair", "tfrecord.sampling", "tfrecord.schema", "tfrecord.splits", "tfrecord.writer"]
+MODULES += ["indexer"]
 
 
 def public_classes() -> list[type]:
