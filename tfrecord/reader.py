@@ -84,6 +84,12 @@ class ReaderArguments(TypedDict, total=False):
     mmap: bool
     max_spool_bytes: int
     max_record_bytes: int | None
+    storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
+    io_concurrency: int
+    max_retries: int
+    request_timeout: float
+    cache: str | os.PathLike[str] | None
+    cache_bytes: int | str
     num_threads: int
     allow_missing: bool
 
