@@ -42,13 +42,14 @@ from .options import check_threads
 from .paths import expand_paths, find_index, sidecar_path, walk_folder
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
-from .stores import open_store
+from .stores import StoreOptions, open_store
 
 __all__ = [
     "BuildResult",
     "Collector",
     "IndexWriter",
     "build_index",
+    "build_index_of_url",
     "build_indexes",
     "check_index",
     "earlier_index",
@@ -114,18 +115,7 @@ def build_index(
             keep(earlier)
         else:
             _refuse_to_lose(earlier, path, format, collector is not None)
-    try:
-        with shown(progress, os.path.basename(path)) as report:
-            index = scan_index(
-                data_path,
-                verify=VERIFY_ALL,
-                compression_type=compression_type,
-                collector=collector,
-                num_threads=num_threads,
-                progress=report,
-            )
-    except (DecodeError, FeatureKindError, MissingFeatureError) as error:
-        raise error.at(path, error.record) from None
+    index = _scanned(data_path, collector, num_threads, compression_type, progress)
     if format == "text" and index.compression:
         raise UnsupportedCompressionError(
             path,
@@ -140,8 +130,50 @@ def build_index(
     return index
 
 
+def build_index_of_url(
+    url: Any, *, collector: Any, compression_type: str | None = None, progress: Progress = False
+) -> tuple[RecordIndex, OSError | IndexFileError | None]:
+    """`build_index` for those who need the index also where it cannot be written: it, and that error."""
+    target = sidecar_path(url)
+    try:
+        version = _version(target)
+        earlier = earlier_index(target) if version != "" else None
+        unwritable: OSError | IndexFileError | None = None
+    except OSError as error:  # it may not be looked at
+        version, earlier, unwritable = None, None, error
+    if earlier is not None:
+        collector.keep(earlier)
+    index = _scanned(url, collector, 1, compression_type, progress)
+    index = index.replace(index_path=target, format="extended")
+    if unwritable is None:
+        try:
+            _write(target, index, version)
+        except (OSError, IndexFileError) as error:
+            unwritable = error
+    return index, unwritable
+
+
+def _scanned(
+    data_path: Any, collector: Any, num_threads: int, compression_type: str | None, progress: Progress
+) -> RecordIndex:
+    """The index of data that was checked from end to end."""
+    path = path_name(data_path)
+    try:
+        with shown(progress, os.path.basename(path)) as report:
+            return scan_index(
+                data_path,
+                verify=VERIFY_ALL,
+                compression_type=compression_type,
+                collector=collector,
+                num_threads=num_threads,
+                progress=report,
+            )
+    except (DecodeError, FeatureKindError, MissingFeatureError) as error:
+        raise error.at(path, error.record) from None
+
+
 def _version(target: str) -> str | None:
-    """The ETag of the index behind a URL now: ``""`` where no index is, None where it has no ETag."""
+    """The ETag of what is behind a URL now: ``""`` where nothing is, None where it has no ETag."""
     store, key = open_store(target)
     try:
         return store.stat(key).etag
@@ -326,8 +358,11 @@ class IndexWriter:
 # ---- many files --------------------------------------------------------------------------------------
 
 
-def find_targets(paths: Any, recursive: bool) -> list[str]:
-    """The data files meant; of folders only those with the usual names: an index is left beside each."""
+def find_targets(paths: Any, recursive: bool, store: StoreOptions | None = None) -> list[str]:
+    """The data files meant; of folders only those with the usual names: an index is left beside each.
+
+    URLs are found through ``store``, and take it along.
+    """
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")
@@ -339,9 +374,9 @@ def find_targets(paths: Any, recursive: bool) -> list[str]:
             if not names:
                 raise FileNotFoundError(f"no data files with the usual names in folder {path}")
         else:
-            names = expand_paths(item)
+            names = expand_paths(item, usual_only=is_url(path), store=store)
         for name in names:
-            found.setdefault(os.path.realpath(name), name)
+            found.setdefault(name if is_url(name) else os.path.realpath(name), name)
     return list(found.values())
 
 
@@ -355,7 +390,7 @@ def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None
         satisfied = getattr(collector, "satisfied_by", None)
         if index.format != format or (satisfied is not None and not satisfied(index)):
             return None
-        if index.settled and index.mtime_ns == os.stat(local_path(path) or path).st_mtime_ns:
+        if _is_settled(path, index):
             formats.verify_arrays(target)
             index.check_all()
         else:
@@ -363,6 +398,14 @@ def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None
     except (TFRecordError, OSError):
         return None
     return len(index)
+
+
+def _is_settled(path: str, index: RecordIndex) -> bool:
+    """Whether time or ETag say that the data is what the index was built for."""
+    local = local_path(path)
+    if local is not None:
+        return index.settled and index.mtime_ns == os.stat(local).st_mtime_ns
+    return index.etag is not None and index.etag == _version(path)
 
 
 def build_indexes(
@@ -377,6 +420,8 @@ def build_indexes(
     drop_columns: bool = False,
     num_threads: int = 1,
     compression_type: str | None = None,
+    store: StoreOptions | None = None,
+    on_bytes: Callable[[int], object] | None = None,
 ) -> list[BuildResult]:
     """Build the indexes of files, globs and folders, each beside its data; one result a file, in order.
 
@@ -384,10 +429,11 @@ def build_indexes(
     ``force``; where size and time do not say that the data is as it was, the data is checked. A file that
     fails does not stop the others. ``jobs`` threads work at once (checking holds no GIL). ``progress``: True
     shows a bar of files; a callable gets each result when it is there, in the calling thread.
-    ``drop_columns``, ``num_threads``, ``compression_type``: as for `build_index`.
+    ``drop_columns``, ``num_threads``, ``compression_type``: as for `build_index`. ``store``: how URLs are
+    reached. ``on_bytes`` gets the bytes of data that were done since its last call, from any thread.
     """
     jobs = check_threads(jobs, "jobs")
-    targets = find_targets(paths, recursive)
+    targets = find_targets(paths, recursive, store)
 
     def build_one(path: str) -> BuildResult:
         target = sidecar_path(path)
@@ -405,6 +451,7 @@ def build_indexes(
                 num_threads=num_threads,
                 compression_type=compression_type,
                 drop_columns=drop_columns,
+                progress=False if on_bytes is None else _steps(on_bytes),
             )
         except (TFRecordError, OSError, ValueError, ImportError) as error:
             return BuildResult(path, target, "failed", None, error)
@@ -427,3 +474,15 @@ def build_indexes(
             pool.shutdown(cancel_futures=True)
             raise
     return [results[place] for place in range(len(targets))]
+
+
+def _steps(told: Callable[[int], object]) -> Callable[[int, int], None]:
+    """Reports of how much of one file is done, as steps."""
+    before = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal before
+        told(done - before)
+        before = done
+
+    return report

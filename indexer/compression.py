@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from .errors import CompressionError, UnsupportedCompressionError
-from .files import local_path, path_name
+from .files import local_path, open_data, path_name
 from .framing import HEADER_SIZE, is_frame
 from .sniffing import HEAD_SIZE, sniff
-from .stores import open_store
 
 __all__ = [
     "Compression",
@@ -273,6 +272,5 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
         return InputStream(source, path, wanted, owned=False)
     local = local_path(path)
     if local is None:
-        store, key = open_store(path)
-        return InputStream(store.stream(key), path, wanted, owned=True)
+        return InputStream(open_data(path, mmap=False).reader(), path, wanted, owned=True)
     return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True)

@@ -26,12 +26,13 @@ import numpy as np
 from ._engine import kernel as _kernel
 from .errors import TruncatedRecordError
 from .stores import ObjectInfo, Store, Url, open_store
-from .stores.ranges import Pieces, UInt64Array, join_ranges
+from .stores.ranges import Pieces, UInt64Array, join_ranges, side_by_side
 
 __all__ = [
     "BytesFile",
     "DataFile",
     "is_url",
+    "total_size",
     "local_path",
     "most_descriptors",
     "open_data",
@@ -59,6 +60,22 @@ def local_path(path: str) -> str | None:
     if path.startswith("file://"):
         return path.removeprefix("file://")
     return None if is_url(path) else path
+
+
+def total_size(paths: Iterable[str]) -> int:
+    """Bytes of those that are files or objects. Stores are asked side by side."""
+    names = list(paths)
+    urls = [name for name in names if local_path(name) is None]
+    local = [path for name in names if (path := local_path(name)) is not None]
+
+    def remote(url: str) -> int:
+        store, key = open_store(url)
+        try:
+            return store.stat(key).size
+        except FileNotFoundError:  # reading it says so
+            return 0
+
+    return sum(side_by_side(remote, urls)) + sum(map(os.path.getsize, filter(os.path.isfile, local)))
 
 
 def path_name(source: Any) -> str:
@@ -174,6 +191,10 @@ class _Forward:
         return piece
 
     read_some = read
+
+    def close(self) -> None:
+        """Close the file itself: for readers that own it."""
+        self._data.close()
 
 
 class _DescriptorFile(DataFile):

@@ -219,12 +219,12 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     other = "the data is not what was indexed (its content differs)"
     if index.file_size != data.size:
         return f"the data has {data.size} bytes, the index is of {index.file_size}"
+    if data.remote and data.etag is not None and data.etag == index.etag:
+        return None
     if index.compression or not len(index):
         found = fingerprint(data, index.offsets, index.lengths, index.compression)
         return other if index.fingerprint not in (None, found) else None
     if data.remote:
-        if data.etag is not None and data.etag == index.etag:
-            return None
         _ask_ahead(index, data)
     misplaced: set[int] = set()
     for place, position in enumerate(_sampled(len(index))):

@@ -9,15 +9,19 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import BinaryIO, Protocol, TypeVar
 
 from indexer.atomic import folder_beside, sync_folder
 from indexer.commits import commit, settle
-from indexer.files import local_path
+from indexer.files import is_url, local_path
 from indexer.names import index_names
+from indexer.stores import Url, open_store
+from indexer.stores.upload import Upload
 
 STREAM = "-"
+_PIECE = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -55,7 +59,7 @@ class Outputs:
     block ends without an exception. Then every file is flushed to disk and renamed. Where a rename fails,
     those already done are taken back, and what they had replaced is put in place again. Where the process is
     killed between two renames, the next that looks into the folder does the others (see `commits`). The old
-    index of a file that is replaced goes.
+    index of a file that is replaced goes. What becomes an object behind a URL is put there at the end, too.
 
     Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
     """
@@ -66,6 +70,7 @@ class Outputs:
         self._temporary = ExitStack()
         self._folders: dict[str, str] = {}  # the folder of an output: the one in it where it is written
         self._moves: list[tuple[str, str]] = []
+        self._uploads: list[tuple[BinaryIO, str]] = []
         self._last = ""
 
     def __enter__(self) -> Outputs:
@@ -96,6 +101,12 @@ class Outputs:
         """Refuse a path that may not be written, before any work is done."""
         if is_special(path):
             return
+        if is_url(path):
+            if path in self._inputs:
+                raise FileExistsError(f"{path} is an input too; inputs are never changed, give another name")
+            if path.endswith("/"):
+                raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+            return
         if not path:
             raise IsADirectoryError("the output's path is empty")
         if os.path.isdir(path) or not os.path.basename(path):
@@ -115,6 +126,10 @@ class Outputs:
         file: BinaryIO
         if path == STREAM:
             file = sys.stdout.buffer
+        elif is_url(path):
+            spool: BinaryIO = self._temporary.enter_context(TemporaryFile())
+            self._uploads.append((spool, path))
+            file = self.keep(open(os.dup(spool.fileno()), "r+b"))  # its writer closes it; the bytes stay
         elif is_special(path):
             file = self.keep(open(path, "wb"))
         else:
@@ -141,6 +156,7 @@ class Outputs:
         self._stack.close()
 
     def _commit(self) -> None:
+        _upload(self._uploads)
         for temporary, _ in self._moves:
             _sync(temporary)
         if len(self._moves) == 1:
@@ -152,6 +168,34 @@ class Outputs:
             sync_folder(os.path.dirname(final))
         elif self._moves:
             commit(self._moves)
+
+
+def _upload(outputs: list[tuple[BinaryIO, str]]) -> None:
+    """Make the objects; where one fails, those already made are deleted. Their old indexes go."""
+    done: list[str] = []
+    try:
+        for file, url in outputs:
+            file.seek(0)
+            upload = Upload(url)
+            try:
+                while piece := file.read(_PIECE):
+                    upload.write(piece)
+                upload.close()
+            except BaseException:
+                upload.abort()
+                raise
+            done.append(url)
+    except BaseException:
+        for url in done:
+            _delete(Url(url))
+        raise
+    for url in done:
+        _delete(Url(url) + ".tfindex")
+
+
+def _delete(url: Url) -> None:
+    store, key = open_store(url)
+    store.delete(key)
 
 
 def _sync(path: str) -> None:

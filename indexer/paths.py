@@ -108,7 +108,7 @@ def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOption
         local = local_path(path)
         if local is not None:
             return [f"file://{found}" for found in _expand_one(local, recursive, usual_only, store)]
-        url = Url(path, store)
+        url = path if isinstance(path, Url) else Url(path, store)
         found = _expand_url(url, usual_only)
         if not found:
             raise FileNotFoundError(printable(f"no data files at {url}"))
@@ -163,7 +163,7 @@ def expand_paths(
     `FileNotFoundError` says what was looked for where nothing is found, `PermissionError` names what may not
     be looked into, `ValueError` is for no paths at all and for ``name@8`` where several sets are there.
 
-    URLs are found through ``store``, and take it along; see `stores.Url`.
+    URLs are found through ``store``, and take it along; a `stores.Url` keeps its own.
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
         return _expand_one(paths, recursive, usual_only, store)
@@ -191,7 +191,10 @@ def find_index(data_path: Any) -> str | None:
     if local is None:
         sidecar = sidecar_path(path)
         store, key = open_store(sidecar)
-        return sidecar if store.exists(key) else None
+        try:
+            return sidecar if store.exists(key) else None
+        except PermissionError:  # what S3 says of objects that are not there to those who may not list
+            return None
     for candidate in index_names(path):
         if os.path.isfile(local_path(candidate) or candidate):
             return candidate

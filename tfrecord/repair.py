@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
+from indexer.files import is_url, total_size
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan
 from indexer.names import split_compression
 from indexer.options import check_threads
@@ -74,7 +75,7 @@ def verify(
     kind = normalize_compression(compression_type)
     threads = check_threads(num_threads)
     files = _files(paths)
-    total = sum(os.path.getsize(path) for path in files if os.path.isfile(path))
+    total = total_size(files)
     with shown(progress, "verify") as report:
         checker = Checker(
             threads=threads,
@@ -146,7 +147,8 @@ def salvage(
         report = stack.enter_context(shown(progress, "salvage"))
         outputs = stack.enter_context(Outputs([source]))
         raw = outputs.open(destination)
-        folder = os.path.dirname(os.path.abspath(destination)) if destination != STREAM else None
+        elsewhere = destination == STREAM or is_url(destination)
+        folder = None if elsewhere else os.path.dirname(os.path.abspath(destination))
         stored = stack.enter_context(opened(source, folder))
         found = stack.enter_context(decompressed(stored, kind, folder))
         data, result.compression, result.stream_damages = found

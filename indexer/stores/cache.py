@@ -49,10 +49,12 @@ class Cache:
         self.limit = int(options.cache_bytes)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
 
-    def name(self, store: Store, info: ObjectInfo) -> str:
-        """The path of the cached file of one version of an object."""
-        version = f"{store.url(info.key)}\n{info.size}\n{info.etag or info.mtime_ns}"
-        return os.path.join(self.folder, hashlib.sha256(version.encode()).hexdigest()[:40] + _SUFFIX)
+    def name(
+        self, store: Store, key: str, size: int, version: str | int | None, suffix: str = _SUFFIX
+    ) -> str:
+        """The path of what is cached of one version of an object; with another suffix, of its index."""
+        text = f"{store.url(key)}\n{size}\n{version}"
+        return os.path.join(self.folder, hashlib.sha256(text.encode()).hexdigest()[:40] + suffix)
 
     def get(self, store: Store, info: ObjectInfo, *, wait: bool = True) -> int | None:
         """An open descriptor of the cached object, fetched first where need be; the caller closes it.
@@ -66,7 +68,7 @@ class Cache:
         if info.size > self.limit:
             text = f"its {info.size:,} bytes do not fit into cache_bytes={self.limit:,}"
             raise RemoteError(store.url(info.key), text)
-        path = self.name(store, info)
+        path = self.name(store, info.key, info.size, info.etag or info.mtime_ns)
         while True:
             found = self._open(path, info.size)
             if found is not None:

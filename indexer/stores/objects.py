@@ -18,7 +18,7 @@ __all__ = ["SCHEMES", "ObstoreStore", "usable"]
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https")
 # The status of an answer that will be the same next time; object_store tells it in words only.
-_FINAL = re.compile(r"status code: 4(?!08|29)\d\d")
+_FINAL = re.compile(r"status code: (4(?!08|29)\d\d|501)")
 _first_used_by: list[int] = []
 
 
@@ -133,6 +133,8 @@ class _Translated:
         url = self._store.url(self._key)
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(errno.ENOENT, "no such object", url) from None
+        if isinstance(error, NotImplementedError):
+            raise RemoteError(url, "this kind of store cannot be written to with conditions") from None
         if not isinstance(error, exceptions.BaseError):
             return
         text = self._store.options.redact(str(error).partition("\n")[0])

@@ -63,8 +63,8 @@ def test_opening_takes_few_requests(server: RangeServer, folder: Path) -> None:
     url = urls(server)[0]
     len(tfrecord.TFRecordReader(url))
     # The size of the data, whether there is an index, that index; and what tells that it is of this data.
-    assert len([r for r in server.requests if r[1].endswith(".tfindex")]) <= 3
-    assert len(server.requests) <= 12
+    assert len([r for r in server.requests if r[1].endswith(".tfindex")]) <= 2
+    assert len(server.requests) <= 11
 
 
 def test_a_batch_is_fetched_side_by_side_and_once(server: RangeServer) -> None:
@@ -211,3 +211,47 @@ def test_secrets_in_a_url_are_not_shown(folder: Path) -> None:
         with pytest.raises(OSError) as caught:
             tfrecord.TFRecordReader(url.replace("/t?", "/missing?"), index=False, max_retries=0)[0]
         assert "canary" not in str(caught.value)
+
+
+class TestBuild:
+    """``index="build"`` where nothing can be written beside the object."""
+
+    @pytest.fixture
+    def bare(self, server: RangeServer) -> RangeServer:
+        for name in [name for name in server.files if name.endswith(".tfindex")]:
+            del server.files[name]
+        return server
+
+    def test_it_is_kept_in_memory(self, bare: RangeServer, folder: Path) -> None:
+        url = urls(bare)[0]
+        with pytest.warns(UserWarning, match=rf"kept in memory.*tfrecord index {url}"):
+            reader = tfrecord.TFRecordReader(url, index="build")
+        here = tfrecord.TFRecordReader(folder / "t-00000-of-00003")
+        assert reader.has_index and reader.schema == here.schema
+        bare.requests.clear()
+        assert reader.read([5, 900, 5]) == here.read([5, 900, 5])
+        assert len(bare.requests) <= 3
+        assert pickle.loads(pickle.dumps(reader)).read([7]) == here.read([7])
+
+    def test_it_is_kept_in_the_cache(self, bare: RangeServer, folder: Path, tmp_path: Path) -> None:
+        options: dict[str, Any] = {"cache": tmp_path, "cache_bytes": "10MB"}
+        with pytest.warns(UserWarning, match="kept in the cache folder"):
+            first = tfrecord.TFRecordReader(urls(bare)[0], index="build", **options)
+        assert len(list(tmp_path.glob("*.tfindex"))) == 1
+        for index in ("auto", "build"):
+            again = tfrecord.TFRecordReader(urls(bare)[0], index=index, **options)
+            assert again.has_index and again.schema == first.schema
+        bare.files["t-00000-of-00003"] = (folder / "t-00001-of-00003").read_bytes()
+        bare.etags["t-00000-of-00003"] = '"2"'
+        changed = tfrecord.TFRecordReader(urls(bare)[0], **options)
+        assert not changed.has_index and changed[0] != first[0]
+
+    def test_damage_is_found(self, bare: RangeServer) -> None:
+        name = "t-00000-of-00003"
+        bare.files[name] = bare.files[name][:-1]
+        with pytest.raises(tfrecord.CorruptRecordError, match=name):
+            tfrecord.TFRecordReader(urls(bare)[0], index="build")
+
+    def test_it_replaces_nothing_that_fits(self, server: RangeServer) -> None:
+        reader = tfrecord.TFRecordReader(urls(server), index="build")
+        assert reader.has_index and {method for method, _, _ in server.requests} <= {"GET", "HEAD"}

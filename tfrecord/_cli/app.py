@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from indexer.errors import TFRecordError
+from indexer.errors import RemoteError, TFRecordError
 from indexer.options import near_matches
 from tfrecord._cli.terminal import any_text, complain, say
 
@@ -129,6 +129,9 @@ def _run(args: Sequence[str] | None) -> int:
         if error.name is not None and "pip install" not in str(error):
             raise
         complain(str(error.msg))
+        return 2
+    except RemoteError as error:  # wrong data it is not
+        complain(str(error))
         return 2
     except TFRecordError as error:
         complain(str(error))

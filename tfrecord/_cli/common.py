@@ -23,12 +23,15 @@ from indexer.outputs import STREAM
 from indexer.paths import expand_paths
 from indexer.progress import Report
 from indexer.streams import normalize_compression
+from tfrecord._cli.remote import reach
 from tfrecord._cli.terminal import safe, say, shown
 
 # The longest table: laying one out takes a millisecond a row.
 MOST_ROWS = 500
 
-paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
+paths_argument = click.argument(
+    "paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path(), callback=reach
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, for machines.")
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 256), default=None, help="Threads to use (default: one a core)."

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 import click
 
 from indexer.build import build_index
+from indexer.files import is_url, total_size
 from indexer.framing import frame_record
 from indexer.outputs import STREAM, Outputs, is_special
 from tfrecord._cli.common import (
@@ -35,6 +36,7 @@ from tfrecord._cli.conversion.formats import (
 )
 from tfrecord._cli.conversion.layout import build_message, exact_record
 from tfrecord._cli.problems import Problems, on_error_option, record_type_option
+from tfrecord._cli.remote import reached, remote_options
 from tfrecord._cli.terminal import say
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.schema import SchemaCollector
@@ -57,7 +59,7 @@ def split_arguments(ctx: click.Context, param: click.Parameter, value: tuple[str
     """IN... OUT: at least one of each."""
     if len(value) < 2:
         raise click.UsageError("give at least one input and the output: IN... OUT", ctx)
-    return value
+    return tuple(map(reached, value))
 
 
 in_out_argument = click.argument(
@@ -84,6 +86,7 @@ in_out_argument = click.argument(
 @on_error_option
 @click.option("--round-floats", is_flag=True, help="Round float64 to float32 where it is not exact.")
 @index_option
+@remote_options
 @json_option
 def convert(
     paths: tuple[str, ...],
@@ -145,6 +148,8 @@ def _expanded(paths: Iterable[str], form: str | None) -> list[str]:
     for path in paths:
         if form in (None, "tfrecord") and format_of(path) == "tfrecord" or any(c in path for c in "*?["):
             found += expand([path])
+        elif is_url(path):
+            raise click.UsageError(f"{path}: behind URLs only TFRecord files are read; fetch it first")
         elif path != STREAM and not os.path.exists(path):
             raise click.UsageError(f"no such file: {path}")
         else:
@@ -195,7 +200,7 @@ def write_out(
     label: str,
 ) -> None:
     """Write a source to its output, all or nothing, and say what was written."""
-    total = sum(os.path.getsize(path) for path in inputs if os.path.isfile(path))
+    total = total_size(inputs)
     if compression is not None and form != "tfrecord":
         raise click.UsageError("--output-compression is for TFRecord output")
     if with_index and (form != "tfrecord" or is_special(output)):

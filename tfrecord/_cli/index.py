@@ -9,6 +9,7 @@ import click
 
 from indexer.build import BuildResult, build_indexes, check_index, find_index, find_targets
 from indexer.errors import TFRecordError
+from indexer.files import total_size
 from indexer.formats import load_index
 from indexer.names import is_index_name
 from indexer.outputs import STREAM
@@ -23,6 +24,7 @@ from tfrecord._cli.common import (
     progress,
 )
 from tfrecord._cli.problems import record_type_option
+from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import complain, say
 from tfrecord.schema import SchemaCollector, invalid_text
 
@@ -41,6 +43,7 @@ from tfrecord.schema import SchemaCollector, invalid_text
 @record_type_option
 @click.option("--force", is_flag=True, help="Build again what is fresh.")
 @click.option("--check", is_flag=True, help="Build nothing: check indexes and data completely.")
+@remote_options
 @json_option
 def index(
     paths: tuple[str, ...],
@@ -75,15 +78,15 @@ def index(
         raise click.UsageError(f"no such file or folder: {missing[0]}")
     if check:
         return _check(paths, as_json)
-    files = find_targets([path for path in paths if not is_index_name(path)] or list(paths), recursive=True)
-    with progress("index", len(files) if len(files) > 1 else 0) as advance:
+    files = _targets([path for path in paths if not is_index_name(path)] or list(paths))
+    with progress("index", total_size(files)) as advance:
         results = build_indexes(
             files,
             jobs=jobs,
             format=form,
             force=force,
             collector_factory=(lambda: SchemaCollector(columns, record_type)) if form == "extended" else None,
-            progress=lambda result: advance(1),
+            on_bytes=advance,
             drop_columns=force and form == "text",
         )
     if as_json:
@@ -95,6 +98,13 @@ def index(
     for text in invalid:
         complain(text)
     return 1 if invalid or any(result.status == "failed" for result in results) else 0
+
+
+def _targets(paths: list[str]) -> list[str]:
+    try:
+        return find_targets(paths, recursive=True)
+    except ValueError as error:  # http cannot list
+        raise click.UsageError(str(error)) from None
 
 
 def _invalid(result: BuildResult) -> str:

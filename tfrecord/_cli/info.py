@@ -11,7 +11,7 @@ import click
 
 from indexer.build import find_index, scan_index
 from indexer.errors import FeatureKindError, IndexFileError, TFRecordError
-from indexer.files import open_data
+from indexer.files import is_url, open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
@@ -39,6 +39,7 @@ from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import value_text
 from tfrecord._cli.prepared import about, describe, versions
 from tfrecord._cli.problems import Problems, record_type_option
+from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import safe, say
 from tfrecord._kernels.record_type import RecordType
 from tfrecord._reading.payload_batches import Batch, batches, checked, settle_batches
@@ -81,6 +82,7 @@ class FileInfo:
 @paths_argument
 @compression_option
 @record_type_option
+@remote_options
 @json_option
 def info(paths: tuple[str, ...], compression: str | None, record_type: str, as_json: bool) -> int:
     """Records, bytes, compression, record type, index and features of files, and whether shard sets are
@@ -148,7 +150,10 @@ def _look_at(path: str, compression: str | None, record_type: str) -> FileInfo:
         if path == STREAM:
             _count_stream(result, compression)
             return result
-        if os.path.exists(path):
+        if is_url(path):
+            with open_data(path, mmap=False) as file:
+                result.size, result.compression = file.size, detect(file.head(512)) or ""
+        elif os.path.exists(path):
             result.size = os.path.getsize(path)
             result.compression = _compression_of(path)
         index = _index_of(result, compression)

@@ -24,6 +24,7 @@ from tfrecord._cli.convert import (
     shards_option,
     write_out,
 )
+from tfrecord._cli.remote import remote_options
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.reader import TFRecordReader
@@ -84,7 +85,14 @@ def rewriting(command: Callable[..., None]) -> Callable[..., None]:
         command(given, **own)
 
     # The option that is added last comes first in the help.
-    for add in (json_option, index_option, output_compression_option, compression_option, in_out_argument):
+    for add in (
+        json_option,
+        remote_options,
+        index_option,
+        output_compression_option,
+        compression_option,
+        in_out_argument,
+    ):
         collected = add(collected)
     return collected
 

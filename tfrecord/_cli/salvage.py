@@ -9,6 +9,7 @@ import click
 
 from indexer.outputs import STREAM
 from tfrecord._cli.common import Choice, bar, compression_option, count_text, emit, json_option, size_text
+from tfrecord._cli.remote import reach, remote_options
 from tfrecord._cli.terminal import say
 from tfrecord.repair import Damage, SalvageReport, StreamDamage
 from tfrecord.repair import salvage as salvage_file
@@ -17,8 +18,8 @@ _LINES = 1000
 
 
 @click.command()
-@click.argument("source", metavar="IN", type=click.Path())
-@click.argument("destination", metavar="OUT", type=click.Path())
+@click.argument("source", metavar="IN", type=click.Path(), callback=reach)
+@click.argument("destination", metavar="OUT", type=click.Path(), callback=reach)
 @compression_option
 @click.option(
     "--output-compression",
@@ -26,6 +27,7 @@ _LINES = 1000
     default=None,
     help="Of the output (default: gzip for a name that ends in .gz).",
 )
+@remote_options
 @json_option
 def salvage(
     source: str, destination: str, compression: str | None, output_compression: str | None, as_json: bool

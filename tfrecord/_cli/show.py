@@ -33,6 +33,7 @@ from tfrecord._cli.conversion.json_and_tar import record_json
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import bytes_text, kind_of, value_text
 from tfrecord._cli.problems import Problems, record_type_option
+from tfrecord._cli.remote import reach, remote_options
 from tfrecord._cli.terminal import complain, safe
 from tfrecord._kernels.record_type import SAMPLE
 from tfrecord._reading.payload_batches import batches, settle_batches
@@ -55,6 +56,7 @@ class Item(NamedTuple):
 @columns_option
 @record_type_option
 @compression_option
+@remote_options
 @json_option
 def head(
     paths: tuple[str, ...],
@@ -86,10 +88,13 @@ def head(
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, required=True, metavar="PATHS... POSITIONS...", type=click.Path())
+@click.argument(
+    "arguments", nargs=-1, required=True, metavar="PATHS... POSITIONS...", type=click.Path(), callback=reach
+)
 @columns_option
 @record_type_option
 @compression_option
+@remote_options
 @json_option
 def show(
     arguments: tuple[str, ...],

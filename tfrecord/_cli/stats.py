@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
 import numpy as np
 from rich.padding import Padding
 
+from indexer.files import total_size
 from tfrecord._cli.columnstats import BatchStats, ColumnStats, Counts, stats_of
 from tfrecord._cli.common import (
     MOST_ROWS,
@@ -32,6 +32,7 @@ from tfrecord._cli.common import (
 )
 from tfrecord._cli.describe import bytes_text
 from tfrecord._cli.problems import Problems, record_type_option
+from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import safe
 from tfrecord._reading.payload_batches import batches, checked, threaded
 
@@ -45,6 +46,7 @@ from tfrecord._reading.payload_batches import batches, checked, threaded
 @compression_option
 @record_type_option
 @threads_option
+@remote_options
 @json_option
 def stats(
     paths: tuple[str, ...],
@@ -65,7 +67,7 @@ def stats(
       tfrecord stats data.tfrecord --columns label
     """
     files = expand(paths)
-    total = sum(os.path.getsize(path) for path in files if os.path.isfile(path))
+    total = total_size(files)
     result, problems = BatchStats(), Problems()
     with progress("stats", total) as advance:
         found = batches(files, compression=compression)

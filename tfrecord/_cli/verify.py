@@ -20,6 +20,7 @@ from tfrecord._cli.common import (
     threads_option,
 )
 from tfrecord._cli.problems import Problems, record_type_option
+from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import say
 from tfrecord.repair import VerifyReport
 from tfrecord.repair import verify as verify_files
@@ -31,6 +32,7 @@ from tfrecord.repair import verify as verify_files
 @record_type_option
 @click.option("--checksums-only", is_flag=True, help="Check checksums, not messages.")
 @threads_option
+@remote_options
 @json_option
 def verify(
     paths: tuple[str, ...],

@@ -11,6 +11,7 @@ from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, count_text, emit, expand, json_option, paths_argument
 from tfrecord._cli.prepared import about, describe
 from tfrecord._cli.problems import record_type_option
+from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import say
 from tfrecord._cli.viewer.data import ViewData
 from tfrecord._cli.viewer.server import ViewServer
@@ -23,6 +24,7 @@ from tfrecord.reader import TFRecordReader
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @compression_option
 @record_type_option
+@remote_options
 @json_option
 def view(
     paths: tuple[str, ...],

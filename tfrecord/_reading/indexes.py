@@ -15,6 +15,7 @@ from indexer.errors import (
     CompressionError,
     CorruptRecordError,
     IndexFileError,
+    RemoteError,
     StaleIndexError,
     TFRecordError,
 )
@@ -24,12 +25,16 @@ from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
 from indexer.names import index_names
 from indexer.options import warn_caller
+from indexer.paths import expand_paths
 from indexer.sniffing import HEAD_SIZE
+from indexer.stores import StoreOptions, Url, clean_url
+from indexer.stores.options import Given
 from indexer.stores.ranges import side_by_side
 from indexer.streams import detect, iter_chunks
 from tfrecord._kernels.record_type import check_record_type
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.open_files import OpenFiles
+from tfrecord._reading.remote_indexes import build_behind, cached_index
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata, invalid_text
@@ -50,6 +55,7 @@ def build_index(  # type: ignore[overload-overlap]
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
     record_type: str = "auto",
+    storage_options: Given | None = None,
 ) -> RecordIndex: ...  # of a folder or a glob it is a list
 @overload
 def build_index(
@@ -61,6 +67,7 @@ def build_index(
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
     record_type: str = "auto",
+    storage_options: Given | None = None,
 ) -> list[RecordIndex]: ...
 def build_index(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -71,6 +78,7 @@ def build_index(
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
     record_type: str = "auto",
+    storage_options: Given | None = None,
 ) -> Any:
     """Validate whole files and write their extended indexes, with the schema of their features.
 
@@ -89,6 +97,7 @@ def build_index(
             that are done and all bytes; for several, the `BuildResult` of each.
         record_type: ``"auto"`` (the first records say what they are), ``"example"``,
             ``"sequence_example"`` or ``"bytes"``.
+        storage_options: of URLs, as for `TFRecordReader`. The index is put beside the object.
 
     Returns:
         The `RecordIndex` of one file; a list of them of a folder, a glob or a list.
@@ -102,13 +111,13 @@ def build_index(
     """
     names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
     declared = check_record_type(record_type)
-    if isinstance(paths, str | bytes | os.PathLike):
-        name = os.fsdecode(paths)
-        if is_url(name) or (not os.path.isdir(name) and os.path.lexists(name)):
-            collector = SchemaCollector(names, declared)
-            found = _build_one(name, index_path, collector, num_threads, compression_type, progress)
-            _warn_of_invalid(name, found)
-            return found
+    store = StoreOptions(storage_options)
+    name = _one_file(paths, store)
+    if name is not None:
+        collector = SchemaCollector(names, declared)
+        found = _build_one(name, index_path, collector, num_threads, compression_type, progress)
+        _warn_of_invalid(name, found)
+        return found
     if index_path is not None:
         raise ValueError("index_path is for one file; the index of each of several lies beside it")
     results = indexer.build.build_indexes(
@@ -118,6 +127,7 @@ def build_index(
         progress=progress,
         num_threads=num_threads,
         compression_type=compression_type,
+        store=store,
     )
     for result in results:
         if result.error is not None:
@@ -126,6 +136,17 @@ def build_index(
     for result, index in zip(results, indexes, strict=True):
         _warn_of_invalid(result.path, index)
     return indexes
+
+
+def _one_file(paths: Any, store: StoreOptions) -> str | None:
+    """The one file that is named; None for a folder, a glob and a list."""
+    if not isinstance(paths, str | bytes | os.PathLike):
+        return None
+    name = os.fsdecode(paths)
+    if is_url(name):
+        found = expand_paths(name, store=store)
+        return found[0] if len(found) == 1 and found[0] == clean_url(name) else None
+    return name if not os.path.isdir(name) and os.path.lexists(name) else None
 
 
 def _warn_of_invalid(path: str, index: RecordIndex) -> None:
@@ -164,6 +185,7 @@ def build_indexes(
     recursive: bool = True,
     collector_factory: Callable[[], indexer.build.Collector] | None = None,
     progress: bool | Callable[[indexer.build.BuildResult], object] | None = None,
+    storage_options: Given | None = None,
 ) -> list[indexer.build.BuildResult]:
     """Build the indexes of files, globs and folders, each beside its data; a `BuildResult` a file, in order.
 
@@ -176,6 +198,7 @@ def build_indexes(
         collector_factory: makes what collects from the records of one file, in the place of the schema and
             the columns.
         progress: True shows a bar; a callable gets each result.
+        storage_options: of URLs, as for `TFRecordReader`.
 
     A file that fails does not stop the others: its result has the error.
     """
@@ -193,6 +216,7 @@ def build_indexes(
         recursive=recursive,
         collector_factory=collector_factory,
         progress=progress,
+        store=StoreOptions(storage_options),
     )
 
 
@@ -215,13 +239,18 @@ def load_indexes(
     if index is None or (isinstance(index, str) and index == "auto"):
 
         def beside(number: int) -> RecordIndex | None:
-            return _beside(paths[number], options, partial(load, number))
+            found = _beside(paths[number], options, partial(load, number))
+            return found or _cached(paths[number], options, files.local(number))
 
         remote = [number for number in numbers if is_url(paths[number])]
         found = dict(zip(remote, side_by_side(beside, remote), strict=True))
         return [found[number] if number in found else beside(number) for number in numbers]
     if isinstance(index, str) and index == "build":
-        return [_built(paths[number], options, policy, partial(load, number)) for number in numbers]
+
+        def built(number: int) -> RecordIndex | None:
+            return _built(paths[number], options, policy, partial(load, number), files.local(number))
+
+        return [built(number) for number in numbers]
     if isinstance(index, str | bytes | os.PathLike):
         name = os.fsdecode(index)
         if os.path.isdir(name):
@@ -247,30 +276,56 @@ def _in_folder(folder: str, path: str) -> str:
 
 
 def _beside(path: str, options: ReadOptions, load: Callable[[str], RecordIndex]) -> RecordIndex | None:
-    found = find_index(path)
-    if found is None:
+    if is_url(path):
+        loaded = _loaded_behind(path, load)
+    else:
+        found = find_index(path)
+        loaded = None if found is None else load(found)
+    if loaded is None:
         return None
-    loaded = load(found)
     # Named otherwise, the compression is what the user says, and reading shows whether that is right.
     return loaded if options.compression_type in ("auto", loaded.compression) else None
 
 
+def _loaded_behind(path: str, load: Callable[[str], RecordIndex]) -> RecordIndex | None:
+    """The index beside an object. S3 refuses access to what is not there, to those who may not list."""
+    try:
+        return load(sidecar_path(path))
+    except (FileNotFoundError, PermissionError):
+        return None
+
+
+def _cached(path: str, options: ReadOptions, data: DataFile | None) -> RecordIndex | None:
+    """The index of an object that an earlier reader left in the cache folder."""
+    if not isinstance(path, Url) or data is None:
+        return None
+    found = cached_index(path, data)
+    return found if found and options.compression_type in ("auto", found.compression) else None
+
+
 def _built(
-    path: str, options: ReadOptions, policy: DamagePolicy, load: Callable[[str], RecordIndex]
+    path: str,
+    options: ReadOptions,
+    policy: DamagePolicy,
+    load: Callable[[str], RecordIndex],
+    data: DataFile | None,
 ) -> RecordIndex | None:
     target = sidecar_path(path)
-    if is_url(path):
-        warn_caller(f"no index is built at a URL: {target}")
-        return _beside(path, options, load)
     try:
-        if os.path.exists(target):
+        if not is_url(path) and os.path.exists(target):
             return load(target)
+        if is_url(path) and (found := _loaded_behind(path, load) or _cached(path, options, data)) is not None:
+            return found
     except StaleIndexError:
         pass  # this is what "build" is asked to replace
     except IndexFileError as error:
         warn_caller(f"{error}; it is being rebuilt")
     try:
+        if isinstance(path, Url) and data is not None:
+            return build_behind(path, data, options.compression_type)
         return _build_one(path, None, SchemaCollector(), 1, options.compression_type)
+    except RemoteError:  # it cannot be read, and then neither in memory
+        raise
     except OSError as error:
         warn_caller(f"the index {target} cannot be written ({error}); it is kept in memory")
     except (CorruptRecordError, CompressionError):

@@ -13,7 +13,7 @@ import numpy as np
 
 from indexer.compression import HEAD_SIZE
 from indexer.errors import CompressionError, CorruptRecordError
-from indexer.files import is_url
+from indexer.files import is_url, open_data
 from indexer.framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,
@@ -29,7 +29,7 @@ from tfrecord._columns.batch import BytesColumn
 from tfrecord._kernels.record_type import SAMPLE, settle
 from tfrecord._reading.payload_batches import batches
 from tfrecord._repair.inflate import inflate
-from tfrecord._repair.mapped import forget, map_file, spooled
+from tfrecord._repair.mapped import forget, map_file, opened, spooled
 from tfrecord._repair.reports import MOST_ENTRIES, Damage, FileReport
 from tfrecord._repair.resync import FrameFinder
 from tfrecord._repair.turns import Turns
@@ -101,7 +101,12 @@ class Checker:
 
     def _check(self, result: FileReport, kind: str) -> None:
         path = result.path
-        plain = path != STREAM and not is_url(path) and os.path.isfile(path)
+        remote = is_url(path)
+        plain = path != STREAM and not remote and os.path.isfile(path)
+        if remote:
+            with open_data(path, mmap=False) as data:
+                result.size = data.size
+                kind = detect(data.head(HEAD_SIZE)) or "" if kind == "auto" else kind
         if plain:
             with open(path, "rb") as file:
                 result.size = os.fstat(file.fileno()).st_size
@@ -112,7 +117,7 @@ class Checker:
                     self._check_buffer(map_file(file), result)
                     return
         result.compression = kind if kind != "auto" else ""
-        self._check_stream(path, kind, result, plain)
+        self._check_stream(path, kind, result, plain or remote)
 
     # Plain files: hop ahead, then check blocks of frames on the threads.
 
@@ -177,33 +182,33 @@ class Checker:
 
     # Streams: in order, on the thread of the file.
 
-    def _check_stream(self, path: str, kind: str, result: FileReport, plain: bool) -> None:
+    def _check_stream(self, path: str, kind: str, result: FileReport, sized: bool) -> None:
         errors: list[Any] = []
         for batch in batches([path], compression=kind or "none", on_damage=errors.append):
             starts = batch.chunk.base_offset + batch.chunk.offsets.astype(np.int64)
             self._note(errors, result, int(starts[0]))
-            self._advance(0, result)
+            self._advance(batch.num_bytes, result)
             result.records += len(batch.payloads)
-            result.size += 0 if plain else batch.num_bytes
+            result.size += 0 if sized else batch.num_bytes
             for row, text in self._messages(batch.payloads, result):
                 place = int(starts[row]), int(batch.chunk.lengths[row]) + FRAME_OVERHEAD
                 self._bad_message(result, batch.first + row, place, text)
         last = errors.pop() if errors else None
         self._note(errors, result, last.offset if last else None)
-        if plain and last and last.reason == "bad_length_crc":
+        if sized and last and last.reason == "bad_length_crc":
             self._rest_of_stream(path, kind, result, last)
         elif last:
             self._damaged(_entry(last, None), result)
             if isinstance(last, CorruptRecordError) and last.reason != "bad_payload_crc":
                 self._drain(path, kind, result)
-        if plain and self.progress is not None:
+        if sized and result.compression and self.progress is not None:
             self.progress(result.size)
 
     def _rest_of_stream(self, path: str, kind: str, result: FileReport, error: CorruptRecordError) -> None:
-        """After a damaged length in a compressed file: decompress it to look for what follows."""
-        with open(path, "rb") as file, spooled() as spool:
-            stream_damages = inflate(map_file(file), kind, spool, self._turns.check)
-            data = map_file(spool)
+        """After a damaged length in a compressed file or behind a URL: look in a copy for what follows."""
+        with opened(path, None) as stored, spooled() as spool:
+            stream_damages = inflate(stored, kind, spool, self._turns.check) if kind else []
+            data = map_file(spool) if kind else stored
             at = int(error.offset or 0)
             following = FrameFinder(data).resume(at)
             self._damaged(_entry(error, following - at), result)

@@ -17,6 +17,7 @@ from indexer.framing import VERIFY_LENGTHS
 from indexer.names import is_data_name, split_compression
 from indexer.options import near_matches
 from indexer.outputs import STREAM, Outputs, is_special
+from indexer.stores import Url
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
 from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, read_json, read_tar
 from tfrecord._cli.conversion.layout import Layout, survey
@@ -175,7 +176,8 @@ def shard_names(path: str, count: int) -> list[str]:
     for suffix in SUFFIXES:
         if base.lower().endswith(suffix):
             base, tail = base[: len(base) - len(suffix)], base[len(base) - len(suffix) :] + tail
-    return [f"{base}-{i:05d}-of-{count:05d}{tail}" for i in range(count)]
+    names = [f"{base}-{i:05d}-of-{count:05d}{tail}" for i in range(count)]
+    return [Url(name, path.options) for name in names] if isinstance(path, Url) else names
 
 
 class Target:
