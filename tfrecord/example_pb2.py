@@ -107,3 +107,4 @@ FeatureList = _made["FeatureList"]
 FeatureLists = _made["FeatureLists"]
 Example = _made["Example"]
 SequenceExample = _made["SequenceExample"]
+DESCRIPTOR = Example.DESCRIPTOR.file

@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.internal.containers import (
     MessageMap,
@@ -20,6 +21,8 @@ __all__ = [
     "Int64List",
     "SequenceExample",
 ]
+
+DESCRIPTOR: FileDescriptor
 
 class BytesList(Message):
     value: RepeatedScalarFieldContainer[bytes]

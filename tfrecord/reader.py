@@ -19,6 +19,8 @@ from indexer.paths import Paths
 from indexer.shards import expand_shards
 from indexer.stores import StoreOptions
 from indexer.streams import normalize_compression
+from tfrecord import example_pb2 as example_pb2  # 1.x has these two names here
+from tfrecord import iterator_utils as iterator_utils
 from tfrecord._columns.arrays import Int64Array, as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._reading.batches import shuffled_batches, stored_batches
