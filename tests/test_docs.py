@@ -85,3 +85,9 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_readme_is_short_and_has_examples() -> None:
     assert len(examples(ROOT / "README.md")) >= 8
     assert (ROOT / "README.md").read_text().count("\n") < 200
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_to_pages_that_exist(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
