@@ -36,7 +36,9 @@ _FOREIGN = re.compile(
 )
 _SHARDED = re.compile(r"^(?P<base>.+)@(?P<total>\d+|\*)(?P<tail>(?:\.[A-Za-z0-9]+)*)$", re.DOTALL)
 _INDEX_NAME = re.compile(r"\.(tfindex|index|idx)$", re.IGNORECASE)
-_TEMPORARY_NAME = re.compile(r"(\.(tmp|temp|partial|part|crdownload|crc|lock|swp)|~)$", re.IGNORECASE)
+_TEMPORARY_NAME = re.compile(
+    r"(\.(tmp|temp|partial|part|crdownload|crc|md5|sha\d+|lock|swp|bak|old|orig)|~)$", re.IGNORECASE
+)
 _DIGITS = re.compile(r"([0-9]+)")
 
 

@@ -97,7 +97,7 @@ def expand_shards(paths: Any, store: StoreOptions | None = None) -> list[str]:
 
 def _warn_of_folder(folder: str, found: list[str]) -> None:
     """Say so where the files of a folder may not be what is meant."""
-    inside = {path for path in found if os.path.dirname(path) == folder.rstrip("/")}
+    inside = [path for path in found if os.path.dirname(path) == folder.rstrip("/")]
     sets = shard_sets(inside)
     if len(sets) > 1:
         names = ", ".join(group.pattern for group in sets[:_LISTED])
@@ -105,8 +105,9 @@ def _warn_of_folder(folder: str, found: list[str]) -> None:
         warn_caller(
             printable(f"folder {folder} holds {len(sets)} sets of shards ({names}), all are read; {hint}")
         )
+    known = set(inside)
     others = (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
-    left = islice((path for path in others if path not in inside and is_candidate(path)), _LOOKED_AT)
+    left = islice((path for path in others if path not in known and is_candidate(path)), _LOOKED_AT)
     looking = [path for path in left if _looks_like_data(path)]
     if looking:
         names = ", ".join(map(os.path.basename, looking[:_LISTED]))

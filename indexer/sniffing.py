@@ -95,7 +95,7 @@ def sniff(head: bytes, tail: bytes = b"") -> str | None:
         return "a safetensors file"
     if _is_example(head):
         return (
-            "one tf.train.Example without a frame around it; TFRecordWriter.write_raw writes it as a record"
+            "one tf.train.Example without a frame around it; TFRecordWriter.write_bytes writes it as a record"
         )
     return _text(head) if _is_text(head) else None
 

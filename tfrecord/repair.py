@@ -158,10 +158,21 @@ def salvage(
                 for at in range(start, end, _WRITE):
                     out.write(data[at : min(at + _WRITE, end)])
                 result.bytes_written += end - start
-        if not result.records and len(stored):
-            looks = sniff(bytes((data if len(data) else stored)[:512]))
-            result.hint = "no record was found" + (f"; the file looks like {looks}" if looks else "")
+        if not result.records and not result.ok:
+            result.hint = (
+                _hint(bytes(data[:512]), result.compression) if len(data) else _hint(bytes(stored[:512]), "")
+            )
     return result
+
+
+def _hint(head: bytes, compression: str) -> str:
+    """What a file without a single good record looks like, from its first (decompressed) bytes."""
+    looks = sniff(head)
+    if looks is None:
+        return "no record was found"
+    if compression and looks.startswith(("gzip", "zlib")):
+        return "no record was found; the file is compressed twice: decompress it once"
+    return f"no record was found; the file looks like {looks}"
 
 
 def _good_runs(data: memoryview, result: SalvageReport, report: Report) -> Iterator[tuple[int, int]]:

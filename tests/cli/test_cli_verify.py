@@ -154,6 +154,7 @@ def test_messages_are_parsed_completely(run: Run, make_file: MakeFile) -> None:
     outcome = run("verify", "--json", path)
     found = outcome.json()["files"][0]["damages"]
     assert outcome.code == 1 and [(item["record"], item["reason"]) for item in found] == [(7, "bad_message")]
+    assert "'tfrecord convert --on-error skip' writes the good records" in run("verify", path).out
     assert run("verify", "--checksums-only", path).code == 0
     assert run("verify", "--type", "bytes", path).code == 0
 

@@ -202,3 +202,25 @@ class TestPadding:
     def test_wrong_ones(self, make: Any, options: dict[str, Any], message: str) -> None:
         with pytest.raises((TypeError, ValueError), match=message):
             TFRecordDataset(make([1]), batch_size=1, **options)
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_size": 2}, {"shuffle": True}, {"batch_size": 2, "prefetch": 2}]
+)
+def test_a_feature_that_no_record_has_is_said_once(make: Any, options: dict[str, Any], gzip: bool) -> None:
+    if gzip and "shuffle" in options:
+        options = {"shuffle_queue_size": 3}
+    paths = make([3, 2], gzip=gzip)
+    for kind in ("int", FixedLenFeature((), "int", 0)):
+        dataset = TFRecordDataset(paths, features={"idd": kind}, **options)
+        with pytest.warns(UserWarning, match="no record .* has a feature 'idd'; did you mean 'id'") as caught:
+            list(dataset)
+            list(DataLoader(dataset, batch_size=None))
+        assert [warning.filename for warning in caught] == [__file__]
+        list(TFRecordDataset(paths, features={"idd": kind}, allow_missing=True, **options))
+
+
+def test_an_empty_file_says_nothing_about_names(make: Any) -> None:
+    reader = TFRecordReader(make([0]), features={"idd": "int"})
+    assert list(reader) == list(reader.batches(2)) == list(TFRecordDataset(reader)) == []

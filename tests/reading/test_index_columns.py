@@ -17,7 +17,7 @@ import pytest
 from recorded import example, write
 
 import tfrecord
-from indexer.errors import DecodeError, IndexFileError, MissingFeatureError, StaleIndexError
+from indexer.errors import DecodeError, FeatureKindError, IndexFileError, MissingFeatureError, StaleIndexError
 from indexer.formats import load_index
 from indexer.framing import crc32c, frame_record
 from tfrecord.encode import encode_example, encode_sequence_example
@@ -224,6 +224,24 @@ def test_a_rebuild_keeps_schema_and_columns(way: Any, path: Path) -> None:
     build_index(path, columns=[])
     assert not load_index(f"{path}.tfindex").columns
     assert "schema" in load_index(f"{path}.tfindex").metadata
+
+
+def test_a_value_of_another_kind_names_its_column(path: Path) -> None:
+    build_index(path, columns=["label"])
+    before = Path(f"{path}.tfindex").read_bytes()
+    with path.open("ab") as file:
+        file.write(frame_record(encode_example({"label": (2.5, "float")})))
+    with pytest.raises(
+        FeatureKindError, match="record 1000: feature 'label': is of another kind than before"
+    ):
+        build_index(path)
+    assert Path(f"{path}.tfindex").read_bytes() == before
+
+
+def test_the_repr_of_an_index(path: Path) -> None:
+    assert repr(TFRecordReader(path, index=None).index) == "<MergedIndex: 0 of 1 files have an index file>"
+    build_index(path, columns=["label"])
+    assert repr(TFRecordReader(path).index) == "<MergedIndex: 1,000 records, columns: 'label'>"
 
 
 @pytest.mark.parametrize("way", [append, by_option, by_function, by_list], ids=lambda way: way.__name__)

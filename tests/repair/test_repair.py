@@ -110,3 +110,24 @@ def test_the_functions_have_no_module_beside_them() -> None:
     for name in ("verify", "salvage"):
         with pytest.raises(ModuleNotFoundError):
             __import__(f"tfrecord.{name}")
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b""), b""])
+def test_nothing_to_salvage_is_no_damage(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "in").write_bytes(content)
+    report = tfrecord.salvage(tmp_path / "in", tmp_path / "out")
+    assert report.ok and not report.records and not report.hint
+
+
+def test_what_a_file_without_good_records_is(tmp_path: Path) -> None:
+    for content, hint in (
+        (
+            gzip.compress(gzip.compress(frame_record(b"x"))),
+            "the file is compressed twice: decompress it once",
+        ),
+        (gzip.compress(b"PK\3\4" + bytes(50)), "the file looks like a zip archive"),
+        (gzip.compress(b"x")[:10], "the file looks like gzip data"),
+    ):
+        (tmp_path / "in").write_bytes(content)
+        report = tfrecord.salvage(tmp_path / "in", tmp_path / "out")
+        assert not report.ok and report.hint.startswith(f"no record was found; {hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tfrecord._kernels.engine import encode_kernel
 from tfrecord._writing.encoder import RowFrames, encode_example
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord.reader import TFRecordReader
 from tfrecord.writer import TFRecordWriter
 
 KERNEL = encode_kernel
@@ -294,3 +296,12 @@ def test_lists_of_arrays_and_large_integers_in_a_batch() -> None:
 class Broken:
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise ZeroDivisionError("no")
+
+
+def test_type_names_of_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    with TFRecordWriter(path) as writer:
+        for name in ("str", "string"):
+            writer.write({"x": ("a", name)})
+            writer.write_batch({"x": (["a", "b"], name)})
+    assert [record["x"] for record in TFRecordReader(path)] == [b"a", b"a", b"b"] * 2

@@ -101,7 +101,10 @@ def _summary(found: VerifyReport, checksums_only: bool) -> None:
         words = f"{count_text(found.num_damages, 'damage')} in {damaged} of {count_text(num_files, 'file')}"
         words += f"; {count_text(found.records, 'good record')}"
         if found.records:
-            words += " ('tfrecord salvage' writes the good records to a new file)"
+            # salvage keeps intact records whatever they hold; convert parses them.
+            is_intact = all(damage.reason == "bad_message" for damage in found.damages)
+            command = "convert --on-error skip" if is_intact else "salvage"
+            words += f" ('tfrecord {command}' writes the good records to a new file)"
     else:
         size = size_text(sum(file.size for file in found.files))
         words = f"{count_text(num_files, 'file')}, {count_text(found.records, 'record')}, {size}: all good"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
 from indexer.options import near_matches
-from tfrecord._kernels.codes import BYTES
+from tfrecord._kernels.codes import BYTES, REASONS
 from tfrecord._kernels.engine import decode_kernel as kernel
 
 __all__ = ["KeptColumns", "counted"]
@@ -20,6 +20,7 @@ __all__ = ["KeptColumns", "counted"]
 _LONGEST_KEPT = 256
 _LENGTH = re.compile(r"len\((.+)\)\Z", re.DOTALL)
 _DROP = "columns=[] builds the index without columns"
+_OTHER_KIND = f"is of another kind than before ({_DROP})"
 
 
 def counted(name: str) -> str | None:
@@ -65,10 +66,11 @@ class KeptColumns:
             rows = np.flatnonzero(kernel.check_records((buffer,), offsets, sizes) == 0)
             failure, features, lists = self._decoder.decode((buffer,), offsets[rows], sizes[rows], None)
         if failure is not None:
-            raise DecodeError(
-                "a record with a column to keep cannot be decoded",
-                record=self._count + int(rows[failure[1]]),
-            )
+            status, row, key = failure[:3]
+            record = self._count + int(rows[row])
+            if status in REASONS:
+                raise DecodeError(REASONS[status], key=key, record=record)
+            raise FeatureKindError(_OTHER_KIND, key=key, record=record)
         assert features is not None
         lengths = np.zeros((len(self._keys), count), np.int64)
         for place, column in enumerate(features[1]):
@@ -99,11 +101,7 @@ class KeptColumns:
             values = self._byte_strings(name, buffer, np.flatnonzero(present), *values[:2])
         for earlier, _ in self._parts[name]:
             if earlier is not None and earlier.dtype.kind != values.dtype.kind:
-                raise FeatureKindError(
-                    f"is of another kind than before ({_DROP})",
-                    key=name,
-                    record=self._count + int(present.argmax()),
-                )
+                raise FeatureKindError(_OTHER_KIND, key=name, record=self._count + int(present.argmax()))
         filled = np.zeros(len(present), values.dtype)
         filled[present] = values
         self._parts[name].append((filled, present))

@@ -49,6 +49,14 @@ class MergedIndex:
     def __len__(self) -> int:
         return len(self._store)
 
+    def __repr__(self) -> str:
+        """What the index files say; nothing is read for it."""
+        given = [index for index in self._store.given if index is not None]
+        if len(given) < len(self._store.paths):
+            return f"<MergedIndex: {len(given)} of {len(self._store.paths)} files have an index file>"
+        names = [name for name in given[0].columns if all(name in index.columns for index in given)]
+        return f"<MergedIndex: {sum(map(len, given)):,} records, columns: {listed(names)}>"
+
     @property
     def columns(self) -> Mapping[str, npt.NDArray[Any]]:
         """Arrays by name."""

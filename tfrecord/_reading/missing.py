@@ -34,6 +34,7 @@ class Seen:
         self._unseen = set(_may_be_absent(plan))
         self._unseen_lists = set(_may_be_absent(sequence_plan))
         self._others: dict[str, bool] = {}
+        self._any_record = False
         self.warned = False
 
     @property
@@ -45,6 +46,7 @@ class Seen:
         """Take note of a decoded batch, of which ``columns`` were asked for."""
         if columns is None and not self.is_open:
             return
+        self._any_record = self._any_record or batch.num_rows > 0
         is_sequence = isinstance(batch, SequenceBatch)
         parts = [(batch.context if is_sequence else batch, self._unseen)]
         if is_sequence:
@@ -59,6 +61,7 @@ class Seen:
 
     def record(self, payload: Any, is_sequence: bool) -> None:
         """Take note of a single record."""
+        self._any_record = True
         plan = compile_features(list(self._unseen)) if self._unseen else FeaturePlan(())
         lists = compile_features(list(self._unseen_lists)) if self._unseen_lists else FeaturePlan(())
         found: Any = decode_record(payload, plan, lists if is_sequence else None)
@@ -67,7 +70,12 @@ class Seen:
         self._unseen_lists -= {key for key, values in steps.items() if values}
 
     def absent(self, columns: Collection[str] | None) -> list[str]:
-        """The features asked for that no record had, of ``columns`` where these were all that was read."""
+        """The features asked for that no record had, of ``columns`` where these were all that was read.
+
+        None where no record was read: an empty file tells nothing about names.
+        """
+        if not self._any_record:
+            return []
         unseen = self._unseen | self._unseen_lists
         if columns is None:
             return sorted(unseen)

@@ -23,7 +23,11 @@ from tfrecord._kernels.codes import BYTES, FLOAT, INT64
 
 INT = INT64
 KIND_NAMES = {BYTES: "bytes", FLOAT: "float", INT: "int"}
-TYPE_NAMES = {"byte": BYTES, "bytes": BYTES, "float": FLOAT, "float32": FLOAT, "int": INT, "int64": INT}
+TYPE_NAMES = {
+    **dict.fromkeys(("byte", "bytes", "str", "string"), BYTES),
+    **dict.fromkeys(("float", "float32"), FLOAT),
+    **dict.fromkeys(("int", "int64"), INT),
+}
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _MAX_DEPTH = 64
@@ -34,7 +38,7 @@ EXPECTED = {
 }
 _INT_RANGE = "an integer from -2**63 to 2**63 - 1 (larger ones can be kept as bytes: array.tobytes())"
 _FLOAT_RANGE = "a number that fits float32 (doubles can be kept as bytes: array.tobytes())"
-_SHORT_NAMES = "'bytes' ('byte'), 'float' ('float32'), 'int' ('int64')"
+_SHORT_NAMES = "'bytes' ('byte', 'str', 'string'), 'float' ('float32'), 'int' ('int64')"
 
 Values = list[bytes] | npt.NDArray[np.float32] | npt.NDArray[np.int64]
 

@@ -55,12 +55,19 @@ class Pass:
                     return item
         except StopIteration:
             self.at_end = True
+            self._warn_of_absent_features()
             raise
         except TFRecordError as error:
             carried = for_loader(error)
             if carried is error:
                 raise
             raise carried from error
+
+    def _warn_of_absent_features(self) -> None:
+        info = get_worker_info()
+        if info is None or info.id == 0:  # one worker speaks for all
+            for source in self.dataset.sources():
+                source.end_pass()
 
     def close(self, *, wait: bool) -> None:
         """Read nothing more; the state stays. `wait`: until the thread of `prefetch` has ended."""
