@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from urllib.parse import unquote
 
 from indexer.stores import objects, urls
@@ -20,7 +21,8 @@ __all__ = [
     "split_url",
 ]
 
-_stores: dict[tuple[int, str, int], tuple[StoreOptions, Store]] = {}
+# The stores that were used last, each with the process and root that it is of; they keep connections open.
+_stores: deque[tuple[tuple[int, str], Store]] = deque(maxlen=16)
 
 
 def split_url(url: str) -> tuple[str, str, str]:
@@ -56,14 +58,15 @@ def open_store(url: str) -> tuple[Store, str]:
     """
     known = url if isinstance(url, Url) else Url(url)
     root, key, tail = split_url(known.full)
-    place = (os.getpid(), root + tail, id(known.options))
-    found = _stores.get(place)
-    if found is None:
-        scheme = root.partition("://")[0]
-        signed = scheme in ("http", "https") and "?" in key
-        if scheme in objects.SCHEMES and not signed and objects.usable():
-            store: Store = objects.ObstoreStore(root, known.options)
-        else:
-            store = urls.FsspecStore(root, known.options, tail)
-        _stores[place] = found = (known.options, store)  # the options are kept, so that their id stays theirs
-    return found[1], key
+    scheme = root.partition("://")[0]
+    signed = scheme in ("http", "https") and "?" in key
+    place = (os.getpid(), root + tail + "?" * signed)
+    for found, store in list(_stores):
+        if found == place and store.options == known.options:
+            return store, key
+    if scheme in objects.SCHEMES and not signed and objects.usable():
+        store = objects.ObstoreStore(root, known.options)
+    else:
+        store = urls.FsspecStore(root, known.options, tail)
+    _stores.append((place, store))
+    return store, key

@@ -44,6 +44,7 @@ class ObstoreStore(Store):
         timeout = options.request_timeout
         client: Any = {
             "timeout": timedelta(seconds=timeout),
+            "pool_idle_timeout": timedelta(seconds=20),
             "connect_timeout": timedelta(seconds=min(timeout, 10)),
         }
         scheme = urlsplit(root).scheme

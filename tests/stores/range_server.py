@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
@@ -124,6 +125,25 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.connections: set[socket.socket] = set()
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        connection, address = super().get_request()
+        self.connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: object) -> None:
+        self.connections.discard(request)  # type: ignore[arg-type]
+        super().shutdown_request(request)  # type: ignore[arg-type]
+
+    def close_connections(self) -> None:
+        """End those that clients keep open: their threads wait for the next request."""
+        for connection in list(self.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: object, client_address: object) -> None:
         pass
 
@@ -142,4 +162,5 @@ def serve(**options: object) -> Iterator[RangeServer]:
     finally:
         server.shutdown()
         server.server_close()
+        server.close_connections()
         thread.join()
