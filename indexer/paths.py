@@ -169,9 +169,7 @@ def expand_paths(
         return _expand_one(paths, recursive, usual_only, store)
     if hasattr(paths, "read") or not isinstance(paths, Iterable):
         kind = type(paths).__name__
-        raise TypeError(
-            f"a path or a sequence of paths is needed, not {kind}; loaders read file objects forward"
-        )
+        raise TypeError(f"expected a path or a list of paths, not {kind}; only the loaders take open files")
     items = list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")

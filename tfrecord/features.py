@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from indexer.options import known_names
+from indexer.options import known_names, near_matches
 
 __all__ = [
     "DTYPES",
@@ -414,6 +414,16 @@ def no_feature(name: str, known: Iterable[str]) -> KeyError:
     """The error for the name of a feature that is not among the known ones."""
     names = list(known)
     return KeyError(f"no feature {name!r}{known_names(name, names)}")
+
+
+def other_part(name: object, context: Collection[str], lists: Collection[str]) -> str:
+    """The end of a message about a feature that its part of a record lacks: the other part has it, or near
+    matches."""
+    if name in lists:
+        return f"; {name!r} is a feature list: ask for it in sequence_features"
+    if name in context:
+        return f"; {name!r} is in the context: ask for it in features"
+    return near_matches(name, [*context, *lists])
 
 
 def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:

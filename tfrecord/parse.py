@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
-from indexer.options import check_threads, near_matches
+from indexer.options import check_threads
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.build import finish_column, finish_value
 from tfrecord._columns.raw import in_step
@@ -27,7 +27,7 @@ from tfrecord._kernels.codes import (
     WRONG_COUNT,
 )
 from tfrecord._kernels.engine import decode_kernel as kernel
-from tfrecord.features import REQUIRED, Column, FeaturePlan, compile_features, no_feature
+from tfrecord.features import REQUIRED, Column, FeaturePlan, compile_features, no_feature, other_part
 
 __all__ = [
     "INVALID",
@@ -292,7 +292,7 @@ def _suggest(error: Any, payload: Any) -> Any:
         context, lists = decode_record(payload, _EVERY, _EVERY)
     except (DecodeError, FeatureKindError):
         return error
-    reason = error.reason + near_matches(error.key, (*context, *lists))
+    reason = error.reason + other_part(error.key, context, lists)
     return MissingFeatureError(reason, key=error.key, record=error.record)
 
 

@@ -218,6 +218,8 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             compile_features(features), lists, record_type, policy, allow_missing=bool(allow_missing)
         )
         decoder.num_threads = check_threads(num_threads)
+        if cache is not None and not isinstance(cache, (str, os.PathLike)):
+            raise TypeError(f'cache is None, "auto" or a folder, not {cache!r}')
         folder = None if cache is None else os.fspath(cache)
         remote = StoreOptions(
             storage_options, io_concurrency, max_retries, request_timeout, folder, cache_bytes
@@ -482,7 +484,13 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
         Raises:
             KeyError: an index without that column; the message says how to build it.
+            TypeError: the conditions are not a dict, or a value is not of the column's type.
         """
+        if conditions is not None and not isinstance(conditions, Mapping):
+            raise TypeError(
+                "conditions are a dict {column: value} or keywords (label=3), not "
+                f"{type(conditions).__name__}"
+            )
         keep = np.ones(len(self), np.bool_)
         columns, selection = self.index.columns, self._view.selection
         for name, wanted in {**(conditions or {}), **named}.items():

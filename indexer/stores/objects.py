@@ -139,6 +139,8 @@ class _Translated:
         if not isinstance(error, exceptions.BaseError):
             return
         text = self._store.options.redact(str(error).partition("\n")[0])
+        if isinstance(error, exceptions.NotSupportedError) and "Range request" in text:
+            text = "the server does not answer range requests (Python's own http.server does not)"
         if isinstance(error, exceptions.PreconditionError):
             raise Changed(text) from None
         if isinstance(error, exceptions.AlreadyExistsError):

@@ -11,10 +11,16 @@ from typing import Any
 
 from indexer.stores import Url, open_store
 
-__all__ = ["Upload"]
+__all__ = ["Upload", "check_writable"]
 
 _CHUNK = 1 << 20
 _CHUNKS_AHEAD = 16
+
+
+def check_writable(url: str) -> None:
+    """`ValueError` for a URL that can only be read."""
+    if url.startswith(("http://", "https://")):
+        raise ValueError(f"{url}: http and https URLs are read only; write to a bucket or a local file")
 
 
 class _Aborted(Exception):
@@ -26,7 +32,7 @@ class Upload:
 
     def __init__(self, url: str, *, new: bool = False) -> None:
         self.name = str(url)
-        self.closed = False
+        check_writable(self.name)
         self._store, self._key = open_store(url if isinstance(url, Url) else Url(url))
         if new and self._store.exists(self._key):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.name)

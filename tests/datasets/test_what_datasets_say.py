@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from simulation import SimulatedLoader, ids
 from torch.utils.data import DataLoader
 
 import indexer
-from tfrecord import FixedLenFeature
+from tfrecord import FixedLenFeature, TFRecordWriter
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
 
@@ -224,3 +225,12 @@ def test_a_feature_that_no_record_has_is_said_once(make: Any, options: dict[str,
 def test_an_empty_file_says_nothing_about_names(make: Any) -> None:
     reader = TFRecordReader(make([0]), features={"idd": "int"})
     assert list(reader) == list(reader.batches(2)) == list(TFRecordDataset(reader)) == []
+
+
+def test_an_item_by_position_names_the_map_style_dataset(tmp_path: Path) -> None:
+    with TFRecordWriter(tmp_path / "data.tfrecord") as writer:
+        writer.write({"label": (1, "int")})
+    with pytest.raises(
+        TypeError, match="TFRecordDataset gives its items in the order of an epoch.*TFRecordMapDataset"
+    ):
+        TFRecordDataset(tmp_path / "data.tfrecord")[0]

@@ -257,9 +257,9 @@ def test_names_are_text(key: Any, error: type[Exception]) -> None:
 
 @pytest.mark.parametrize("datum", [None, [("x", (1, "int"))], "x", 3])
 def test_a_datum_is_a_mapping(datum: Any) -> None:
-    with pytest.raises(TypeError, match=r"^the datum: got .*, expected a dict"):
+    with pytest.raises(TypeError, match=r"^the record: got .*, expected a dict"):
         encode_example(datum)
-    with pytest.raises(TypeError, match=r"^the sequence: got .*, expected a dict"):
+    with pytest.raises(TypeError, match=r"^the feature lists: got .*, expected a dict"):
         encode_sequence_example({}, datum)
 
 

@@ -105,5 +105,5 @@ def test_a_column_that_an_index_cannot_keep_names_the_file(make_file: Any) -> No
 
 
 def test_a_file_object_is_no_path() -> None:
-    with pytest.raises(TypeError, match="loaders read file objects"):
+    with pytest.raises(TypeError, match="only the loaders take open files"):
         TFRecordReader(io.BytesIO(b"\n\n"))  # type: ignore[arg-type]

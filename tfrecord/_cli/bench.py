@@ -105,7 +105,7 @@ def _measures(
             yield _RANDOM, int(batch.nbytes)
 
     return [
-        ("index: hop over lengths", lambda: scan(VERIFY_LENGTHS)),
+        ("index: scan headers", lambda: scan(VERIFY_LENGTHS)),
         ("index: check everything", lambda: scan(VERIFY_ALL)),
         ("sequential, raw", sequential),
         (f"random, {_RANDOM} at a time, raw", random),

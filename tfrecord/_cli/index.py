@@ -15,13 +15,13 @@ from indexer.names import is_index_name
 from indexer.outputs import STREAM
 from tfrecord._cli.common import (
     Choice,
-    columns_option,
     count_text,
     emit,
     expand,
     json_option,
     paths_argument,
     progress,
+    split_names,
 )
 from tfrecord._cli.problems import record_type_option
 from tfrecord._cli.remote import remote_options
@@ -39,7 +39,13 @@ from tfrecord.schema import SchemaCollector, invalid_text
     default="extended",
     help="text: as DALI and other readers take it.",
 )
-@columns_option
+@click.option(
+    "--columns",
+    default=None,
+    metavar="A,B",
+    callback=lambda ctx, param, value: split_names(value),
+    help="Keep the values of these features in the index.",
+)
 @record_type_option
 @click.option("--force", is_flag=True, help="Build again what is fresh.")
 @click.option("--check", is_flag=True, help="Build nothing: check indexes and data completely.")

@@ -52,7 +52,7 @@ def _table(data: Any) -> Any:
     try:
         return pa.table(data)
     except pa.ArrowInvalid as error:
-        raise TypeError(f"the {type(data).__name__} is no table: {error}") from None
+        raise TypeError(f"the {type(data).__name__} is not a table: {error}") from None
 
 
 def _pandas_table(frame: Any) -> Any:

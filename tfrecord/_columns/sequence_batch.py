@@ -122,7 +122,7 @@ class SequenceBatch:
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
         # Without this, numpy and pandas.DataFrame() would take the names of the columns for the data.
-        raise TypeError(f"a {type(self).__name__} is no array: take its columns, or to_pandas()")
+        raise TypeError(f"a {type(self).__name__} is not an array: take its columns, or call to_pandas()")
 
     @classmethod
     def from_arrow(cls, batch: Any) -> SequenceBatch:

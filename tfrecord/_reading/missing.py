@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import Any
 
 from indexer.errors import MissingFeatureError
-from indexer.options import known_names, listed, near_matches, warn_caller
+from indexer.options import known_names, listed, warn_caller
 from tfrecord._columns.batch import SequenceBatch
-from tfrecord.features import EMPTY, NAMED, Column, FeaturePlan, compile_features
+from tfrecord.features import EMPTY, NAMED, Column, FeaturePlan, compile_features, other_part
 from tfrecord.parse import decode_record
 from tfrecord.schema import Schema
 
@@ -82,9 +82,11 @@ class Seen:
         return [key for key in columns if key in unseen or self._others.get(key) is False]
 
 
-def warn_of_absent(path: str, names: Collection[str], known: Collection[str]) -> None:
-    """One warning that no record has these features."""
-    near = "".join(near_matches(name, known) for name in names)
+def warn_of_absent(
+    path: str, names: Collection[str], context: Collection[str], lists: Collection[str]
+) -> None:
+    """One warning that no record has these features, where its parts have others."""
+    near = "".join(other_part(name, context, lists) for name in names)
     what = "a feature" if len(names) == 1 else "any of the features"
     warn_caller(
         f"{path}: no record that was read has {what} {listed(names)}{near} (allow_missing=True silences this)"
@@ -102,10 +104,13 @@ def check_known(plan: FeaturePlan, sequence_plan: FeaturePlan | None, schema: Sc
         for key, column in _may_be_absent(part).items() if part is not None else ():
             if key in table:
                 continue
-            known = [*schema, *schema.feature_lists]
             if column.absent == NAMED:
-                reason = f"is in no record{known_names(key, known)}"
+                known = [*schema, *schema.feature_lists]
+                hint = (
+                    other_part(key, schema, schema.feature_lists) if key in known else known_names(key, known)
+                )
+                reason = f"is in no record{hint}"
                 raise MissingFeatureError(reason, key=key, path=path)
             absent.append(key)
     if absent:
-        warn_of_absent(path, absent, [*schema, *schema.feature_lists])
+        warn_of_absent(path, absent, schema, schema.feature_lists)

@@ -58,7 +58,10 @@ class RecordView:
         if isinstance(positions, slice):
             return np.arange(*positions.indices(len(self)), dtype=np.int64)
         if isinstance(positions, str | bytes | Set | Mapping) or not hasattr(positions, "__len__"):
-            raise TypeError(f"positions are integers, a slice or a mask, not {type(positions).__name__}")
+            raise TypeError(
+                "positions are a list or array of integers, a slice or a mask, not "
+                f"{type(positions).__name__}; reader[5] is one record, and reader[:][name] is a column"
+            )
         return as_positions(positions, len(self), "records")
 
     def stored(self, positions: Int64Array) -> Int64Array:
@@ -144,15 +147,15 @@ class RecordView:
         absent = decoder.seen.absent(columns)
         if absent:
             decoder.seen.warned = True
-            warn_of_absent(self.store.paths[0], absent, self._known_keys())
+            warn_of_absent(self.store.paths[0], absent, *self._known_keys())
 
-    def _known_keys(self) -> list[str]:
-        """Names of features, for near matches: those of the first records where no index has them."""
+    def _known_keys(self) -> tuple[list[str], list[str]]:
+        """Names of features and of feature lists, for hints: of the first records where no index has them."""
         try:
             schema = read_schema(self.store, self.record_type)
         except TFRecordError:
-            return []
-        return [*schema, *schema.feature_lists]
+            return [], []
+        return [*schema], [*schema.feature_lists]
 
     def read(
         self, positions: Int64Array, columns: tuple[str, ...] | None = None, num_threads: int | None = None

@@ -90,7 +90,7 @@ def encode_sequence_example(context: Datum, sequence: Datum) -> bytes:
     for `encode_example`.
     """
     if sequence is None:
-        raise TypeError("the sequence: got None, expected a dict {name: (list of steps, typename)}")
+        raise TypeError("the feature lists: got None, expected a dict {name: (list of steps, typename)}")
     return _encode(context, sequence, False)
 
 
@@ -106,9 +106,9 @@ def encode_frame(datum: Record, sequence: Mapping[str, Any] | None) -> bytes:
 
 def _encode(datum: Any, sequence: Any, framed: bool) -> bytes:
     if type(datum) is not dict:
-        datum = dict(_values.check_datum(datum, "the datum"))
+        datum = dict(_values.check_datum(datum, "the record"))
     if sequence is not None and type(sequence) is not dict:
-        sequence = dict(_values.check_datum(sequence, "the sequence"))
+        sequence = dict(_values.check_datum(sequence, "the feature lists"))
     encoder = _frame_encoder if framed else _encoder
     encoded: bytes = encoder.encode(datum, sequence, MAX_EXAMPLE_BYTES, framed)
     return encoded

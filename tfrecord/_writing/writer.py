@@ -18,6 +18,7 @@ from indexer.errors import TFRecordError, printable
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
 from indexer.stores import StoreOptions, Url
+from indexer.stores.upload import check_writable
 from tfrecord._writing.encoder import (
     Datum,
     Record,
@@ -90,6 +91,8 @@ class TFRecordWriter:
         if storage_options is not None:
             data_path = Url(os.fsdecode(data_path), StoreOptions(storage_options))
         path = target_path(data_path)
+        if path is not None:
+            check_writable(path)
         indexable = path is not None and (is_url(path) or not os.path.exists(path) or os.path.isfile(path))
         if not indexable and (index or columns):
             raise ValueError(

@@ -8,7 +8,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -157,6 +157,12 @@ class EpochDataset(IterableDataset[Any]):
         self._current = Pass(self, self._passes)
         self._passes += 1
         return PassIterator(self._current)
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} gives its items in the order of an epoch, not by position: use "
+            "TFRecordMapDataset or TFRecordReader"
+        )
 
     def __len__(self) -> int:
         """What one whole pass of this rank yields, all its workers together (an upper bound where records may
