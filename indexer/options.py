@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import operator
 import sys
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ __all__ = [
     "caller_place",
     "calls_from",
     "check_count",
+    "check_options",
     "check_threads",
     "known_names",
     "listed",
@@ -79,6 +81,27 @@ def known_names(name: object, known: Iterable[str], words: str = "there are") ->
     names = list(known)
     near = near_matches(name, names)
     return f"{near} ({words} {listed(names)})" if near else f"; {words} {listed(names)}"
+
+
+def check_options(
+    called: Callable[..., Any], options: Iterable[str], known: Sequence[str], rest: str = "reader_options"
+) -> None:
+    """Check the names of the options that a function passes on.
+
+    Args:
+        called: the function that the user called; its argument ``rest`` holds the options.
+        options: the names given.
+        known: the names that may be given.
+
+    Raises:
+        TypeError: an unknown name. It blames ``called`` and suggests close names.
+    """
+    for name in options:
+        if name not in known:
+            own = [own for own in inspect.signature(called).parameters if own not in ("self", rest)]
+            shown = called.__qualname__.removesuffix(".__init__")
+            near = near_matches(name, [*own, *known])
+            raise TypeError(f"{shown}() got an unexpected keyword argument {name!r}{near}")
 
 
 class CallerPlace(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from indexer.files import DataFile, is_url, open_data
 from indexer.fingerprint import digest
 from indexer.framing import FRAME_OVERHEAD
 from indexer.index import RecordIndex
-from indexer.options import check_count
+from indexer.options import check_count, check_options
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import Batch
@@ -61,6 +62,7 @@ def make_splits(
         What `TFRecordReader` raises, and `CorruptRecordError` where a file without an index has a damaged
         header.
     """
+    check_options(make_splits, reader_options, list(inspect.signature(TFRecordReader).parameters))
     reader = reader_of(paths, index, reader_options)
     view: RecordView = reader._view
     view.prepare()

@@ -360,3 +360,10 @@ def test_an_error_comes_back_from_another_process(folder: Path) -> None:
     with multiprocessing.get_context("fork").Pool(2) as pool:
         with pytest.raises(tfrecord.StaleIndexError, match="part-5"):
             pool.map(read, splits)
+
+
+def test_a_misspelt_option_blames_make_splits(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"make_splits\(\) got .* 'target_byte'; did you mean 'target_bytes'"):
+        tfrecord.make_splits(tmp_path, target_byte=3)
+    with pytest.raises(TypeError, match=r"make_splits\(\) got .* 'feature'; did you mean 'features'"):
+        tfrecord.make_splits(tmp_path, feature={})

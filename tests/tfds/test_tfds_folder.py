@@ -279,3 +279,22 @@ def test_templates(folder: Path) -> None:
     change(folder, name="../things", splits=[{"name": "test", "shardLengths": ["2"]}])
     with pytest.raises(tfds.TFDSError, match="leads out"):
         tfds.open(folder, "test")
+
+
+def test_a_batch_shows_its_columns_short(tmp_path: Path) -> None:
+    features = dict_of(x=tensor("int64"), inner=dict_of(y=tensor("float32", 100)))
+    row = {"x": (1, "int"), "inner/y": ([0.5] * 100, "float")}
+    batch = tfds.open(write_folder(tmp_path / "nested" / "1.0.0", features, {"train": [[row, row]]})).read(
+        [0, 1]
+    )
+    assert repr(batch).startswith("NestedBatch: 2 rows, 2 columns") and "'inner/y'" in repr(batch)
+    assert len(repr(batch)) < 1000
+    assert "NestedBatch: 2 rows" in batch._repr_html_()
+
+
+@pytest.mark.parametrize("table", ["to_arrow", "to_pandas", "to_polars"])
+def test_nested_features_do_not_make_a_table(folder: Path, table: str) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip(table.removeprefix("to_").replace("arrow", "pyarrow"))
+    with pytest.raises(TypeError, match="nested features do not make a table"):
+        getattr(tfds.open(folder), table)()

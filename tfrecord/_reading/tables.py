@@ -87,8 +87,15 @@ def _record_batches(
 
 
 def _as_batch(batch: Any) -> ColumnBatch | SequenceBatch:
-    """Records of bytes as a batch of one column."""
-    return ColumnBatch({RECORD: batch}) if isinstance(batch, BytesColumn) else batch
+    """Records of bytes as a batch of one column. TypeError for batches that are not tables."""
+    if isinstance(batch, BytesColumn):
+        return ColumnBatch({RECORD: batch})
+    if not isinstance(batch, (ColumnBatch, SequenceBatch)):
+        raise TypeError(
+            "nested features do not make a table: open the files with TFRecordReader, or take columns from "
+            "read() or batches()"
+        )
+    return batch
 
 
 def _names(batch: ColumnBatch | SequenceBatch) -> list[str]:

@@ -51,7 +51,24 @@ class NestedBatch(dict[str, Any]):
         return NestedBatch, (dict(self), self.num_rows)
 
     def __repr__(self) -> str:
-        return f"NestedBatch of {self.num_rows:,} rows: {dict.__repr__(self)}"
+        return repr(self._flat()).replace("ColumnBatch", "NestedBatch", 1)
+
+    def _repr_html_(self) -> str:
+        return self._flat()._repr_html_().replace("ColumnBatch", "NestedBatch", 1)
+
+    def _flat(self) -> ColumnBatch:
+        """The columns of all levels, named by their paths."""
+        columns = dict(_leaves(self, ""))
+        present = {name: np.ones(self.num_rows, np.bool_) for name in columns}
+        return ColumnBatch._trusted(columns, present, self.num_rows)
+
+
+def _leaves(columns: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for name, column in columns.items():
+        if isinstance(column, dict):
+            yield from _leaves(column, f"{path}{name}/")
+        else:
+            yield f"{path}{name}", column
 
 
 def single(payload: memoryview) -> BytesColumn:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from indexer.compression import Compression
-from indexer.options import near_matches
+from indexer.options import check_options
 from tfrecord.features import one_of
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
@@ -143,16 +143,7 @@ def known_options(called: Callable[..., Any], options: Mapping[str, Any]) -> Map
     reader_options = [
         name for name in inspect.signature(TFRecordReader).parameters if name not in _NOT_PASSED_ON
     ]
-    for name in options:
-        if name not in reader_options:
-            own = [
-                own for own in inspect.signature(called).parameters if own not in ("self", "reader_options")
-            ]
-            shown = called.__qualname__.removesuffix(".__init__")
-            raise TypeError(
-                f"{shown}() got an unexpected keyword argument {name!r}"
-                + near_matches(name, [*own, *reader_options])
-            )
+    check_options(called, options, reader_options)
     return options
 
 
