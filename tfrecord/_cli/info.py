@@ -88,8 +88,8 @@ def info(paths: tuple[str, ...], compression: str | None, record_type: str, as_j
     """Records, bytes, compression, record type, index and features of files, and whether shard sets are
     complete.
 
-    With an index this takes no time. Without one, the headers of a plain file are scanned, and a compressed
-    file is read. Features come from the extended index, else from the first records of each file.
+    At once where there is an index; else a plain file is hopped through, a compressed one read. Features come
+    from the extended index, else from the first records of each file.
 
     \b
     Example:

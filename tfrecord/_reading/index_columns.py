@@ -46,11 +46,6 @@ class MergedIndex:
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
-    def __repr__(self) -> str:
-        paths = self._store.paths
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        return f"<index of {paths[0]!r}{more}>"
-
     def __len__(self) -> int:
         return len(self._store)
 
