@@ -83,10 +83,6 @@ def test_what_is_not_a_cache(tmp_path: Path, cache: object) -> None:
         tfrecord.TFRecordReader(tmp_path, cache=cache)  # type: ignore[call-overload]
 
 
-def test_the_repr_of_the_index(reader: tfrecord.TFRecordReader) -> None:
-    assert repr(reader.index).endswith("train-00000-of-00002' and 1 more>")
-
-
 def test_an_http_url_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="http and https URLs are read only"):
         tfrecord.TFRecordWriter("http://127.0.0.1:9/data.tfrecord")
