@@ -33,6 +33,7 @@ class Upload:
     def __init__(self, url: str, *, new: bool = False) -> None:
         self.name = str(url)
         check_writable(self.name)
+        self.closed = False
         self._store, self._key = open_store(url if isinstance(url, Url) else Url(url))
         if new and self._store.exists(self._key):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.name)
