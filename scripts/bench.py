@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure this library beside every TFRecord reader that is installed, in one interleaved run.
 
-    python scripts/bench.py index|decode|read|random|write|torch|tfds|ray|all [--quick]
+    python scripts/bench.py index|decode|read|random|write|torch|tfds|ray|remote|all [--quick]
         [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
 
 Every library works in a process of its own, on the same files, in turns: round by round each does all the
@@ -10,7 +10,8 @@ are medians; a ratio is the median of the ratios of each round. A target that is
 the exit code is 0 either way. Libraries are looked for in this interpreter; NAME=PATH names that of another
 environment for one of
 tensorflow, tensorflow_datasets, tfx_bsl, dali, array_record, lineage (tfrecord 1.14.6, which shares this
-library's import name), ray (this library's part of the suite ray), ray_tensorflow (Ray's own reader).
+library's import name), ray (this library's part of the suite ray), ray_tensorflow (Ray's own reader),
+fsspec (with aiohttp and s3fs, for the suite remote).
 """
 
 from __future__ import annotations

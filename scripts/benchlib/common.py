@@ -32,6 +32,17 @@ def read_payloads(path: str, limit: int | None = None) -> list[bytes]:
     return out
 
 
+def frames(path: str) -> list[tuple[int, int]]:
+    """Where each record of a good file begins and ends."""
+    out, at = [], 0
+    with open(path, "rb") as file:
+        while len(head := file.read(12)) == 12:
+            end = at + 16 + int.from_bytes(head[:8], "little")
+            out.append((at, end))
+            at = file.seek(end)
+    return out
+
+
 def batches_of(spec: Spec) -> list[list[bytes]]:
     """The request's payloads in batches; a short last batch is left out."""
     records = read_payloads(spec["path"], spec.get("limit"))

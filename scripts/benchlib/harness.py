@@ -28,6 +28,7 @@ IMPORT_NAMES = {
     "lineage": None,
     "ray": "ray.data",
     "ray_tensorflow": None,
+    "fsspec": "fsspec",
 }
 PEERS = tuple(name for name in IMPORT_NAMES if name not in ("tfrecord", "numpy"))
 _WORKER = Path(__file__).with_name("worker.py")

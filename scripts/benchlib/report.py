@@ -23,6 +23,7 @@ NAMES = {
     "lineage": "tfrecord 1.14.6",
     "ray": "this library on Ray",
     "ray_tensorflow": "Ray Data",
+    "fsspec": "fsspec",
 }
 
 

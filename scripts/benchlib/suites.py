@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchlib import suites_files, suites_parse, suites_ray, suites_tfds, suites_torch
+from benchlib import suites_files, suites_parse, suites_ray, suites_remote, suites_tfds, suites_torch
 from benchlib.harness import Case
 from benchlib.plan import Plan
 
@@ -17,4 +17,5 @@ SUITES: dict[str, Callable[[Plan], Iterator[Case]]] = {
     "torch": suites_torch.torch,
     "tfds": suites_tfds.tfds,
     "ray": suites_ray.ray,
+    "remote": suites_remote.remote,
 }

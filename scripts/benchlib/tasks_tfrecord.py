@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -293,7 +293,12 @@ def torch_epoch(spec: Spec) -> Run:
     folder, index_path = _own_index(spec["path"])
     workers = spec["workers"]
     dataset: Any = TFRecordDataset(
-        spec["path"], index_path, _features(spec), shuffle=spec["shuffle"], batch_size=spec["batch"]
+        spec.get("url", spec["path"]),
+        index_path,
+        _features(spec),
+        shuffle=spec["shuffle"],
+        batch_size=spec["batch"],
+        cache=spec.get("cache"),
     )
     loader: Any = torch.utils.data.DataLoader(
         dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
@@ -301,6 +306,16 @@ def torch_epoch(spec: Spec) -> Run:
     name = spec["features"][0][0]
 
     return _holding(folder, lambda: sum(len(batch[name]) for batch in loader))
+
+
+def remote_random(spec: Spec) -> Run:
+    """Payloads at random positions behind a URL; the index is a local file."""
+    folder, index_path = _own_index(spec["path"])
+    options: dict[str, Any] = {"storage_options": spec.get("storage"), "record_type": "bytes"}
+    options["io_concurrency"] = spec.get("at_once", 64)
+    reader = tfrecord.TFRecordReader(spec["url"], index=index_path, **options)
+    turns = cycle(draws(spec))
+    return _holding(folder, lambda: len(reader.read_raw(next(turns))))
 
 
 def tfds_examples(spec: Spec) -> Run:
@@ -352,6 +367,7 @@ TASKS: dict[str, Task] = {
     "write_columns": write_columns,
     "write_records": write_records,
     "torch_epoch": torch_epoch,
+    "remote_random": remote_random,
     "tfds_examples": tfds_examples,
     "tfds_batches": tfds_batches,
     "splits": splits,

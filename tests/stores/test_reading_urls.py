@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import itertools
 import os
 import pickle
 from collections.abc import Iterator
@@ -32,6 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             values = rng.standard_normal(int(rng.integers(1, 400)), dtype=np.float32)
             writer.write({"id": (i, "int"), "label": (i % 7, "int"), "values": (values, "float")})
     return folder
+
+
+@pytest.fixture
+def watchdog() -> Iterator[None]:
+    """Ends a test that hangs, with the stacks of its threads."""
+    faulthandler.dump_traceback_later(240, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture
@@ -179,14 +189,71 @@ class TestDatasets:
         found = ids(urls(server))
         assert sorted(found) == list(range(COUNT)) and found == ids(str(folder))
 
+    @pytest.mark.parametrize("cached", [False, True])
+    @pytest.mark.parametrize("shuffle", [False, True, "block"])
+    @pytest.mark.filterwarnings("ignore:.*ranks get")
+    def test_ranks_and_resumes(
+        self, server: RangeServer, folder: Path, tmp_path: Path, shuffle: Any, cached: bool
+    ) -> None:
+        pytest.importorskip("torch")
+        from tfrecord.torch import TFRecordDataset
+
+        features = {"id": tfrecord.FixedLenFeature((), "int")}
+        options: dict[str, Any] = {"features": features, "shuffle": shuffle, "batch_size": 64}
+
+        def dataset(source: Any, rank: int, world_size: int, **more: Any) -> Any:
+            return TFRecordDataset(source, rank=rank, world_size=world_size, **options, **more)
+
+        def ids(batches: Any) -> list[int]:
+            return [int(i) for batch in batches for i in batch["id"]]
+
+        more: dict[str, Any] = {"cache": tmp_path} if cached else {}
+        found: list[int] = []
+        states: list[Any] = []
+        for rank in range(2):
+            there = dataset(urls(server), rank, 2, **more)
+            part = iter(there)
+            first = ids(itertools.islice(part, 5))
+            states.append(there.state_dict())
+            rest = ids(part)
+            again = dataset(urls(server), rank, 2, **more)
+            again.load_state_dict(states[rank])
+            assert ids(again) == rest
+            assert first + rest == ids(dataset(str(folder), rank, 2))
+            found += first
+        assert len(set(found)) == len(found)
+        # Three ranks go on where two were.
+        rests = []
+        for rank in range(3):
+            one = dataset(urls(server), rank, 3, **more)
+            one.load_state_dict(states[0])
+            rests += ids(one)
+        assert sorted(found + rests) == list(range(COUNT))
+
+    def test_small_records_in_random_order_are_warned_of(
+        self, server: RangeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        pytest.importorskip("torch")
+        from tfrecord.torch import TFRecordDataset
+
+        monkeypatch.setattr("tfrecord.torch._source._MUCH", 1000)
+        with pytest.warns(UserWarning, match=r"shuffle='block'.*cache='auto'"):
+            TFRecordDataset(urls(server), shuffle=True)
+        TFRecordDataset(urls(server), shuffle="block")
+        TFRecordDataset(urls(server), shuffle=True, cache=tmp_path)
+
+    @pytest.mark.parametrize("cached", [False, True])
     @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:This DataLoader will create")
-    def test_workers(self, server: RangeServer, method: str) -> None:
+    def test_workers(
+        self, server: RangeServer, tmp_path: Path, method: str, cached: bool, watchdog: None
+    ) -> None:
         torch = pytest.importorskip("torch")
         from tfrecord.torch import TFRecordDataset
 
         features = {"id": tfrecord.FixedLenFeature((), "int")}
-        dataset = TFRecordDataset(urls(server), features=features, shuffle=True, batch_size=64)
+        options: dict[str, Any] = {"cache": tmp_path} if cached else {}
+        dataset = TFRecordDataset(urls(server), features=features, shuffle=True, batch_size=64, **options)
         assert len(dataset) == 47
         loader = torch.utils.data.DataLoader(
             dataset, batch_size=None, num_workers=2, multiprocessing_context=method

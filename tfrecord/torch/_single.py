@@ -161,6 +161,11 @@ class TFRecordDataset(EpochDataset):
                 f"shuffle={self.shuffle!r} needs no queue here, so shuffle_queue_size is not used: "
                 "give one of the two"
             )
+        if self.shuffle is True and self.source.scatters_requests:
+            warn_caller(
+                "shuffle=True over URLs asks for each record by itself, and these records are small: "
+                "shuffle='block' needs far fewer requests, and cache='auto' keeps the files on this machine"
+            )
 
     @property
     def reader(self) -> TFRecordReader:

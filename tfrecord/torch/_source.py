@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import TFRecordError
+from indexer.stores import Url
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import LOCATED_ERRORS, is_damage
@@ -24,6 +25,12 @@ from tfrecord.sampling.permutation import Int64Array, Permutation
 from tfrecord.torch._readahead import Readahead
 
 __all__ = ["DROPPED", "Source", "joined"]
+
+
+# Ranges that lie near each other become one request; in more data than this, those of a batch seldom do.
+_MUCH = 64 << 20
+# A request costs about as much as reading eight records of this size.
+_SMALL_RECORD = 16 << 10
 
 
 class _Dropped:
@@ -55,6 +62,20 @@ class Source:
                 index is not None or not store.compression(number) for number, index in enumerate(store.given)
             )
         return self._positioned
+
+    @property
+    def scatters_requests(self) -> bool:
+        """Whether records in random order would each be a request to a store, though they are small."""
+        store = self.view.store
+        if self.view.selection is not None:
+            return False
+        uncached = [
+            index
+            for path, index in zip(store.paths, store.given, strict=True)
+            if isinstance(path, Url) and path.options.cache is None and index is not None
+        ]
+        size, count = sum(index.file_size for index in uncached), sum(map(len, uncached))
+        return size > _MUCH and size < _SMALL_RECORD * count
 
     @property
     def skips(self) -> bool:

@@ -1,0 +1,109 @@
+"""What is compared of URLs: random records, and epochs, against a local server that delays its answers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchlib.common import draws, frames
+from benchlib.harness import Case, Contender, Target
+from benchlib.plan import Plan
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "stores"))
+
+_DELAYS = (0.0, 0.015, 0.06)
+_MOST_SECONDS = {0.0: 0.05, 0.015: 0.08, 0.06: 0.2}
+_KEYS = {"access_key_id": "testing", "secret_access_key": "testing", "region": "us-east-1"}
+
+
+def remote(plan: Plan) -> Iterator[Case]:
+    """256 random records by HTTP and from S3, and epochs in block order, without and with a cache."""
+    from range_server import serve  # type: ignore[import-not-found, unused-ignore]
+
+    for shape in plan.chosen("tab"):
+        spec = _drawn(plan.spec(shape, take=256, draws=8))
+        name = os.path.basename(spec["path"])
+        data = Path(spec["path"]).read_bytes()
+        with serve(files={name: data}) as server, tempfile.TemporaryDirectory() as cache:
+            at_url = spec | {"url": server.url(name)}
+            for delay in _DELAYS:
+                server.delay = delay
+                yield _random(
+                    shape.name, at_url, f"256 random records, {delay * 1000:.0f} ms of delay", delay
+                )
+            server.delay = 0.015
+            yield _epochs(shape.name, at_url, spec, cache)
+        small = _drawn(plan.spec(shape.scaled(0.1), take=256, draws=8))  # that server copies all for a range
+        with ExitStack() as stack:
+            found = _bucket(stack, name, Path(small["path"]).read_bytes())
+            if found is not None:
+                yield _random(shape.name, small | found, "256 random records from an S3 server", None)
+
+
+def _drawn(spec: dict[str, Any]) -> dict[str, Any]:
+    """With where the records of each draw are, for those who know no records."""
+    places = frames(spec["path"])
+    return spec | {"ranges": [[places[position] for position in drawn] for drawn in draws(spec)]}
+
+
+def _random(shape: str, spec: dict[str, Any], title: str, delay: float | None) -> Case:
+    ours = Contender("ours", "read_raw", "tfrecord", "remote_random", spec, one_cpu=False)
+    wide = Contender(
+        "wide", "read_raw, 128 at once", "tfrecord", "remote_random", spec | {"at_once": 128}, one_cpu=False
+    )
+    other = "fsspec cat_ranges" if delay is not None else "s3fs cat_ranges"
+    theirs = Contender("theirs", other, "fsspec", "cat_ranges", spec, one_cpu=False)
+    factor = 1.0 if delay is not None else 3.0
+    targets = [Target(f"{title}, against {other}", "ours", ("theirs",), factor)]
+    if delay is not None:
+        text = f"{title}: records a second"
+        targets.append(Target(text, "ours", (), 256 / _MOST_SECONDS[delay], measure="rate"))
+    return Case("remote", shape, title, (ours, wide, theirs), tuple(targets))
+
+
+def _epochs(shape: str, at_url: dict[str, Any], local: dict[str, Any], cache: str) -> Case:
+    more = {"workers": 0, "batch": 1024, "shuffle": "block"}
+    contenders = tuple(
+        Contender(key, label, "tfrecord", "torch_epoch", spec | more, one_cpu=False)
+        for key, label, spec in (
+            ("local", "a local file", local),
+            ("url", "a URL", at_url),
+            ("cached", "a URL with a cache, after the first epoch", at_url | {"cache": cache}),
+        )
+    )
+    targets = (
+        Target("block-shuffled epoch at 15 ms, against a local file", "url", ("local",), 0.6),
+        Target("epoch with a cache, against a local file", "cached", ("local",), 0.9),
+    )
+    return Case("remote", shape, "an epoch in block order, 15 ms of delay", contenders, targets)
+
+
+def _bucket(stack: ExitStack, name: str, data: bytes) -> dict[str, Any] | None:
+    """The object in a bucket of a local S3 server; None where moto is missing."""
+    try:
+        import boto3  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from moto.server import ThreadedMotoServer  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it would print each request
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    stack.callback(server.stop)
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=_KEYS["region"],
+        aws_access_key_id=_KEYS["access_key_id"],
+        aws_secret_access_key=_KEYS["secret_access_key"],
+    )
+    client.create_bucket(Bucket="bench")
+    client.put_object(Bucket="bench", Key=name, Body=data)
+    return {"url": f"s3://bench/{name}", "storage": {**_KEYS, "endpoint": endpoint}}
