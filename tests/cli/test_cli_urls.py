@@ -285,3 +285,61 @@ def test_an_index_is_built_beside_the_object(bucket: tuple[Any, str, list[Any]],
         writer.write({"id": (7, "int")})
     again = tfrecord.TFRecordReader(first, index="build", storage_options=options)
     assert again.index.columns["id"].tolist() == [7]
+
+
+class TestWritersThatFail:
+    """After an error there is no object and no upload that goes on."""
+
+    def nothing(self, bucket: tuple[Any, str, Any]) -> None:
+        assert not [key for key in keys(bucket) if key.startswith("out")]
+        assert "Uploads" not in bucket[0].list_multipart_uploads(Bucket=bucket[1])
+
+    def options(self, endpoint: str) -> Any:
+        return dict(item.split("=", 1) for item in (*KEYS, f"endpoint={endpoint}"))
+
+    @pytest.mark.parametrize("megabytes", [0, 1, 12, 40])
+    @pytest.mark.parametrize("shards", [0, 2])
+    def test_an_error_in_the_middle(
+        self, bucket: tuple[Any, str, list[Any]], endpoint: str, megabytes: int, shards: int
+    ) -> None:
+        url, options = f"s3://{bucket[1]}/out", self.options(endpoint)
+        made: Any = (
+            tfrecord.ShardedTFRecordWriter(url, shards, index=True, storage_options=options)
+            if shards
+            else tfrecord.TFRecordWriter(f"{url}.tfrecord", index=True, storage_options=options)
+        )
+        with pytest.raises(KeyError, match="the caller's"), made as writer:
+            for _ in range(megabytes):
+                writer.write({"a": (bytes(1 << 20), "byte")})
+            raise KeyError("the caller's")
+        self.nothing(bucket)
+
+    def test_a_store_that_refuses(self, bucket: tuple[Any, str, list[Any]], endpoint: str) -> None:
+        options = self.options(endpoint)
+        with pytest.raises(OSError) as caught:
+            with tfrecord.TFRecordWriter(
+                "s3://no-such-bucket/out.tfrecord", storage_options=options
+            ) as writer:
+                writer.write({"a": (bytes(9 << 20), "byte")})
+        assert "canary" not in f"{caught.value!r} {caught.value}"
+        self.nothing(bucket)
+
+
+def test_no_secret_is_in_what_a_reader_shows_and_leaves(
+    bucket: tuple[Any, str, list[Any]], endpoint: str, tmp_path: Path
+) -> None:
+    import pickle
+    import traceback
+
+    options = dict(item.split("=", 1) for item in (*KEYS, f"endpoint={endpoint}"))
+    url = f"s3://{bucket[1]}/data"
+    reader = tfrecord.TFRecordReader(url, index="build", storage_options=options, cache=tmp_path / "cache")
+    seen = [repr(reader), str(reader.paths), repr(reader.index), repr(reader.paths[0])]
+    seen += [repr(pickle.dumps(part)) for part in (reader, reader.paths, reader.index, reader.select([1]))]
+    for wrong in (f"{url}/missing.tfrecord", "s3://no-such-bucket/x.tfrecord"):
+        try:
+            tfrecord.TFRecordReader(wrong, storage_options=options)[0]
+        except OSError as error:
+            seen += traceback.format_exception(error) + [repr(error), repr(pickle.dumps(error))]
+    seen += [repr(path.read_bytes()) for path in (tmp_path / "cache").iterdir()]
+    assert len(seen) > 12 and not [text for text in seen if "canary" in text]

@@ -139,7 +139,9 @@ def test_a_kill_never_leaves_half_an_object(tmp_path: Path) -> None:
 
 def test_processes_share_a_cache_that_is_smaller_than_the_data(tmp_path: Path) -> None:
     with serve(files=FILES) as server:
-        children = [fill(server, tmp_path, 3 * SIZE, "abcdef"[i:] + "abcdef"[:i]) for i in range(4)]
+        children = [
+            fill(server, tmp_path, 3 * SIZE, ("abcdef"[i % 6 :] + "abcdef"[: i % 6]) * 3) for i in range(8)
+        ]
         for child in children:
             out = child.communicate(timeout=120)[0]
             assert child.returncode == 0

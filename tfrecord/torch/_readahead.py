@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import TFRecordError
+from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD
 from tfrecord.sampling.permutation import Int64Array
 
@@ -44,7 +45,8 @@ class Readahead:
     def __init__(self, store: Any, positions: Int64Array) -> None:
         self._store, self._positions = store, positions
         self._told = self._next = 0
-        self._bytes = _FIRST_BYTES
+        # From a store whole groups of blocks are asked for (`BlockOrder`): the parts of one would overlap.
+        self._bytes = _PIECE_BYTES if any(map(is_url, store.paths)) else _FIRST_BYTES
 
     def reach(self, position: int) -> None:
         """The reading goes on up to this number of positions."""
