@@ -51,7 +51,7 @@ def test_what_is_not_in_memory_is_told_of_once_and_in_time(
     expected = []
     for position in positions:
         path, record = reader.locate(position)
-        size = 1000 + record
+        size = 1000 + record + 16  # with its frame
         expected.append((Path(path).name, sum(1000 + i + 16 for i in range(record)), size))
     for done in range(1, 101):
         ahead.reach(done)
