@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .display import html_table
 from .errors import IndexFileError, TruncatedRecordError
 from .files import DataFile
 from .framing import FRAME_OVERHEAD, UInt64Array
@@ -168,7 +169,21 @@ class RecordIndex:
         return len(self._offsets)
 
     def __repr__(self) -> str:
-        return f"RecordIndex({len(self)} records of {self.path!r}, {self.format}, {self.stream_size} bytes)"
+        columns = f", columns {', '.join(map(repr, self.columns))}" if len(self.columns) else ""
+        size = f"{len(self):,} records of {self.path!r}, {self.stream_size:,} bytes"
+        return f"RecordIndex({size}, {self.format}{columns})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("records", f"{len(self):,}"),
+            ("file", str(self.path)),
+            ("bytes", f"{self.file_size:,}"),
+            ("compression", self.compression or "none"),
+            ("index", str(self.index_path or "none")),
+            ("format", self.format),
+            ("columns", ", ".join(map(repr, self.columns)) or "none"),
+        ]
+        return html_table("RecordIndex", [("", ""), ("", "")], rows)
 
     def _state(self) -> dict[str, Any]:
         own = ("_offsets", "_lengths", "_file", "_checked")

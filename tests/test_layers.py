@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # a module of the package. `indexer` is one floor of `tfrecord`'s house, so its own modules are its rooms.
 FLOORS = {
     "indexer": """
-        options errors names progress sniffing _kernel atomic
+        display options errors names progress sniffing _kernel atomic
         _engine commits stores
         framing files
         compression outputs paths stored_columns textindex

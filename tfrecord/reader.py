@@ -27,6 +27,7 @@ from tfrecord._reading.batches import shuffled_batches, stored_batches
 from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
+from tfrecord._reading.html import reader_html
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
 from tfrecord._reading.indexes import build_index, build_indexes
 from tfrecord._reading.runs import ReadOptions
@@ -287,6 +288,9 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
     def __repr__(self) -> str:
         # Of the arguments alone: grain compares it with that of the reader that a checkpoint was made with.
         return f"<closed {self._call}>" if self._closed else self._call
+
+    def _repr_html_(self) -> str:
+        return reader_html(repr(self), self._what.store, None if self._closed else lambda: self.schema)
 
     def locate(self, position: SupportsIndex) -> tuple[str, int]:
         """The path and the number within it of the record at ``position``."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from indexer.display import html_table, text_table
 from indexer.errors import FeatureKindError, IndexFileError
 from indexer.index import RecordIndex
 from tfrecord._columns.kept import KeptColumns
@@ -65,6 +66,22 @@ class FeatureSchema:
             return None
         return () if self.max_length == 1 else (self.max_length,)
 
+    def _extent(self) -> str:
+        """How many values a record has."""
+        if self.max_step is None:
+            return _span(self.min_length, self.max_length, "value")
+        steps = _span(self.min_length, self.max_length, "step")
+        return f"{steps} of {_span(self.min_step or 0, self.max_step, 'value')}"
+
+    def _presence(self) -> str:
+        lacking = self.num_present != self.num_records
+        return f"{self.num_present:,} of {self.num_records:,}" if lacking else "all"
+
+
+def _span(least: int, most: int, unit: str) -> str:
+    numbers = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{numbers} {unit}{'s' * (most != 1)}"
+
 
 class Schema(Mapping[str, FeatureSchema]):
     """Features by key; of SequenceExamples those of the context, with ``feature_lists`` beside them.
@@ -103,14 +120,24 @@ class Schema(Mapping[str, FeatureSchema]):
         self.__dict__.update(state)
         self.feature_lists = MappingProxyType(state["feature_lists"])
 
-    def __repr__(self) -> str:
-        lines = [f"  {key!r}: {feature}" for key, feature in self._features.items()]
-        lines += [f"  {key!r} (list): {feature}" for key, feature in self.feature_lists.items()]
+    def _title(self) -> str:
         plural = "s" * (self.num_records != 1)
-        invalid = f", {self.num_invalid} invalid" if self.num_invalid else ""
-        return "\n".join(
-            [f"Schema of {self.num_records} record{plural} ({self.record_type}{invalid})", *lines]
-        )
+        invalid = f", {self.num_invalid:,} invalid" if self.num_invalid else ""
+        return f"Schema of {self.num_records:,} record{plural} ({self.record_type}{invalid})"
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (repr(key), feature.kind, feature._extent(), feature._presence())
+            for part in (self._features, self.feature_lists)
+            for key, feature in part.items()
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([self._title(), *(f"  {line}" for line in text_table(self._rows()))])
+
+    def _repr_html_(self) -> str:
+        header = [(name, "") for name in ("feature", "type", "values", "in records")]
+        return html_table(self._title(), header, self._rows())
 
 
 class SchemaCollector:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from indexer.display import html_table, text_table
 from tfrecord._columns.ragged import Ragged, describe, preview
-from tfrecord._columns.text import cut, html_table, text_table
+from tfrecord._columns.text import cut
+from tfrecord._columns.thumbnails import image_of
 
 _COLUMNS = 40
 _ROWS = 10
+_IMAGES = 8
 
 
 def title(batch: Any) -> str:
@@ -30,11 +33,16 @@ def lines(batch: Any) -> list[str]:
     return found + ([f"  … {left:,} more columns"] if left else [])
 
 
-def html(batch: Any) -> str:
-    """A table of the first rows; a ragged feature that the record lacks is a dash."""
+def html(*batches: Any) -> str:
+    """Tables of the first rows; a ragged feature that the record lacks is a dash. Eight images are shown."""
+    images: list[str] = []
+    return "".join(_table(batch, images) for batch in batches)
+
+
+def _table(batch: Any, images: list[str]) -> str:
     names = list(batch)[:_COLUMNS]
     count = min(batch.num_rows, _ROWS)
-    rows = [[_cell(batch, name, i) for name in names] for i in range(count)]
+    rows = [[_cell(batch, name, i, images) for name in names] for i in range(count)]
     more = []
     if batch.num_rows > count:
         more.append(f"{batch.num_rows - count:,} more rows")
@@ -44,8 +52,12 @@ def html(batch: Any) -> str:
     return html_table(title(batch), header, rows, ", ".join(more))
 
 
-def _cell(batch: Any, name: str, row: int) -> str:
+def _cell(batch: Any, name: str, row: int, images: list[str]) -> str:
     column = batch[name]
     if isinstance(column, Ragged) and not batch.present[name][row] and not len(column[row]):
         return "–"
-    return preview(column, row)
+    image = image_of(column, row) if len(images) < _IMAGES else None
+    if image is None:
+        return preview(column, row)
+    images.append(image)
+    return image

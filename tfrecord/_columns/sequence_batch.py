@@ -154,4 +154,4 @@ class SequenceBatch:
         return "\n".join([f"SequenceBatch: {self.num_rows:,} rows", *halves])
 
     def _repr_html_(self) -> str:
-        return html(self.context) + html(self.feature_lists)
+        return html(self.context, self.feature_lists)

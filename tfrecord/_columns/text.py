@@ -1,9 +1,8 @@
-"""Columns and batches as short text and as HTML."""
+"""Values as short text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Iterable
 from typing import Any
 
 import numpy.typing as npt
@@ -37,22 +36,3 @@ def array_text(array: npt.NDArray[Any]) -> str:
 def cut(text: str, limit: int = _CELL) -> str:
     """`text`, shortened to `limit` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with aligned cells."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
-def html_table(
-    caption: str, header: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], more: str
-) -> str:
-    """A table for notebooks; every text in it is data of unknown origin and escaped."""
-    head = "".join(f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    note = f"<p><small>{escape(more)}</small></p>" if more else ""
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div><p>{escape(caption)}</p>{table}{note}</div>"

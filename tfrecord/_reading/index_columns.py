@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.display import html_table
 from indexer.errors import FeatureKindError, TFRecordError
 from indexer.files import is_url
 from indexer.framing import HEADER_SIZE
@@ -16,6 +17,7 @@ from indexer.options import listed, near_matches, warn_caller
 from tfrecord._kernels.record_type import MESSAGES, RecordType, sample_places, settle
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import RecordDecoder
+from tfrecord._reading.html import index_text
 from tfrecord._reading.store import RecordStore
 from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
@@ -56,6 +58,11 @@ class MergedIndex:
             return f"<MergedIndex: {len(given)} of {len(self._store.paths)} files have an index file>"
         names = [name for name in given[0].columns if all(name in index.columns for index in given)]
         return f"<MergedIndex: {sum(map(len, given)):,} records, columns: {listed(names)}>"
+
+    def _repr_html_(self) -> str:
+        is_known = self._store.has_index and not self._store.closed
+        rows = [(name,) for name in self.columns] if is_known else []
+        return html_table(f"Index of {index_text(self._store)}", [("columns", "")], rows)
 
     @property
     def columns(self) -> Mapping[str, npt.NDArray[Any]]:
