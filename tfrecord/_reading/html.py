@@ -26,7 +26,7 @@ def index_text(store: RecordStore) -> str:
 
 
 def reader_html(call: str, store: RecordStore, schema: Callable[[], Schema] | None) -> str:
-    """The call and the files of a reader; the schema where positions are known, so that no file is passed over
+    """The call and the files of a reader, and the schema where positions are known: no file is passed over
     for it. ``schema`` is None of a closed reader."""
     known = schema is not None and store.has_index
     starts = store.starts.tolist() if known else []
