@@ -5,6 +5,7 @@ Nothing else may happen: no crash, no other exception."""
 from __future__ import annotations
 
 import mmap
+import pickle
 import subprocess
 import sys
 import threading
@@ -17,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.errors import TFRecordError
+from indexer.errors import DecodeError, TFRecordError
 from indexer.framing import check_frames, scan
 from tfrecord._kernels.engine import decode_kernel, encode_kernel, engine
 from tfrecord._kernels.record_type import classify
 from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.columns import BytesColumn
+from tfrecord.features import VarLenFeature
 from tfrecord.parse import parse_example, parse_sequence_example, parse_single_example
 from tfrecord.reader import TFRecordReader
 from tfrecord.writer import TFRecordWriter
@@ -165,6 +167,61 @@ def test_a_thread_that_changes_one_buffer_of_many_records(swaps: str) -> None:
             decode_kernel.check_records((buffer,), payloads.offsets, payloads.lengths)
 
 
+def use_as_tables(batch: Any) -> None:
+    """All that reads the buffers of byte strings again."""
+    batch.to_list()
+    repr(batch)
+    batch._repr_html_()
+    pickle.loads(pickle.dumps(batch))
+    for column in batch.values():
+        leaf = column.values if hasattr(column, "row_splits") else column
+        if isinstance(leaf, BytesColumn):
+            leaf.compact()
+    pa = pytest.importorskip("pyarrow")
+    for options in ({}, {"binary_views": True}, {"text": True}, {"nullable": True}):
+        try:
+            table = batch.to_arrow(**options)
+        except DecodeError as error:
+            assert options == {"text": True} and error.key is not None
+        else:
+            assert table.num_rows == batch.num_rows
+            if "binary_views" not in options:
+                table.validate(full=True)
+                assert batch.num_rows == pa.table(batch).num_rows
+
+
+STRINGS = [(b"aaaa", b"a\xffaa"), (b"bb", b"\xc3\x28")]
+SAME_KIND = [(b"k04", b"k05"), (b"own1", b"own2"), *VALUES[2:3]]
+
+
+@pytest.mark.parametrize("swaps", [STRINGS, SAME_KIND], ids=["strings", "keys and values"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_thread_that_changes_what_becomes_a_table(swaps: Swaps, threads: int) -> None:
+    rows = [bytearray(one_record(number)) for number in range(200)]
+    rows += [bytearray(encode_example({"image": (b"GIF89aaaa", "byte"), "k03": (["aaaa"], "byte")}))] * 3
+    with changing(rows, swaps):
+        for _ in range(max(ROUNDS // 4, 1) if swaps is STRINGS else 2 * ROUNDS):  # most of these raise
+            for spec in (None, SPEC, {"k04": VarLenFeature("uint8"), "k03": "byte"}):
+                try:
+                    batch = parse_example(rows, spec, num_threads=threads)
+                except TFRecordError:
+                    continue
+                use_as_tables(batch)
+
+
+def test_a_thread_that_changes_raw_arrays() -> None:
+    rows = [bytearray(encode_example({"a": (b"\0\1" * 40 * (n % 3), "byte")})) for n in range(200)]
+    specs = [{"a": VarLenFeature(dtype, raw=True, shape=(-1, 2))} for dtype in ("bool", "int8")]
+    with changing(rows, [(b"\0\1\0\1", b"\0\7\0\1")]):
+        for spec in specs * ROUNDS:
+            try:
+                column = parse_example(rows, spec)["a"]
+            except TFRecordError:
+                continue
+            assert len(column.values) == column.row_splits[-1]
+            assert column.values.dtype == np.int8 or column.values.view(np.uint8).max() <= 1
+
+
 def test_a_thread_that_changes_feature_lists() -> None:
     steps = [[1, 2], [127] * 40, [3]]
     rows = [
@@ -241,15 +298,21 @@ def test_a_process_that_writes_to_a_mapped_file(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"begun\n"
             reader = TFRecordReader(path, record_type="example", verify=False)
+            checked = TFRecordReader(path, record_type="example")
             with warnings.catch_warnings(), open(path, "rb") as file:
                 warnings.simplefilter("ignore")  # of records that look like others
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                for threads in [1, 2] * 20:
+                for threads in [1, 2] * (ROUNDS // 2):
                     for read in (
                         lambda threads=threads: use(reader.read(range(300), num_threads=threads)),
                         lambda: list(reader),
                         lambda: reader[7],
                         lambda: scan(mapped),
+                        lambda: use_as_tables(reader.read(range(100))),
+                        lambda: list(reader.batches(64)),
+                        lambda: list(checked),
+                        lambda: checked.read(range(0, 300, 7)),
+                        lambda: [bytes(payload) for payload in reader.read_raw(range(50))],
                     ):
                         try:
                             read()
