@@ -83,8 +83,7 @@ def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any
     One bytes value is `bytes`, several are an object array; numbers are owned arrays. An absent feature is an
     empty array of the declared kind, and None where no kind is known; FixedLenFeatures by their rule.
 
-    Raises:
-        As `parse_example`.
+    The errors are those of `parse_example`.
     """
     return decode_record(_payload(serialized), compile_features(features))  # type: ignore[return-value]
 

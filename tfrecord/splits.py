@@ -59,8 +59,9 @@ def make_splits(
         The splits in the order of their records; none for a data set without records.
 
     Raises:
-        What `TFRecordReader` raises, and `CorruptRecordError` where a file without an index has a damaged
-        header.
+        CorruptRecordError: a file without an index has a damaged header.
+
+    `TFRecordReader` raises for all else that is wrong with files and options.
     """
     check_options(make_splits, reader_options, list(inspect.signature(TFRecordReader).parameters))
     reader = reader_of(paths, index, reader_options)

@@ -65,8 +65,8 @@ def write_tfrecords(
         The paths of the files written, in the order of the tasks.
 
     Raises:
-        FileExistsError: with ``mode="error"``. ValueError, TypeError: an unknown option, or a value that a
-        feature cannot hold; the message names the column.
+        FileExistsError: there are files, with ``mode="error"``.
+        ValueError, TypeError: an unknown option, or a value that a feature cannot hold; it names the column.
     """
     if mode not in _MODES:
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(map(repr, _MODES))}")
