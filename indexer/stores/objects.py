@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,7 +48,7 @@ class ObstoreStore(Store):
             "connect_timeout": timedelta(seconds=min(timeout, 10)),
         }
         scheme = urlsplit(root).scheme
-        if scheme == "http" or str(settings.get("endpoint", "")).startswith("http://"):
+        if scheme == "http" or _has_http_endpoint(settings):
             client["allow_http"] = True
         headers = settings.pop("headers", None)
         if headers:
@@ -117,6 +117,17 @@ class ObstoreStore(Store):
 
         with _Translated(self, key):
             obstore.put(self._store, key, chunks, chunk_size=8 << 20, max_concurrency=4)
+
+
+def _has_http_endpoint(settings: Mapping[str, Any]) -> bool:
+    """Whether the settings or the environment name a server of plain HTTP."""
+    named = {
+        name: value for name, value in os.environ.items() if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))
+    }
+    return any(
+        "endpoint" in name.lower() and str(value).startswith("http://")
+        for name, value in {**named, **settings}.items()
+    )
 
 
 class _Translated:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from indexer.errors import StaleIndexError
+from indexer.errors import RemoteError, StaleIndexError
 from indexer.stores import StoreOptions, Url, open_store, split_url
 from indexer.stores.objects import ObstoreStore
 from indexer.stores.ranges import Store
@@ -132,3 +135,36 @@ def test_an_unknown_option_is_named() -> None:
 )
 def test_urls_are_split(url: str, expected: tuple[str, str, str]) -> None:
     assert split_url(url) == expected
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"])
+def test_a_plain_http_endpoint_of_the_environment(
+    endpoint: str, store: Store, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    store.put("data", b"12345")
+    monkeypatch.setenv(name, endpoint)
+    assert ObstoreStore(store.root, StoreOptions(KEYS, max_retries=0)).stat("data").size == 5
+
+
+@pytest.mark.parametrize("name", ["endpoint", "endpoint_url", "aws_endpoint"])
+def test_every_name_of_a_plain_http_endpoint(endpoint: str, store: Store, name: str) -> None:
+    store.put("data", b"12345")
+    options = StoreOptions({**KEYS, name: endpoint}, max_retries=0)
+    assert ObstoreStore(store.root, options).stat("data").size == 5
+
+
+def test_a_web_server_without_ranges_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    (tmp_path / "data").write_bytes(b"12345")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store = ObstoreStore(f"http://127.0.0.1:{server.server_address[1]}", StoreOptions(max_retries=0))
+        with pytest.raises(RemoteError, match="does not answer range requests"):
+            store.fetch_ranges("data", np.array([1], np.uint64), np.array([3], np.uint64))
+        server.shutdown()
