@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import operator
 import sys
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 __all__ = [
     "CallerPlace",
@@ -23,6 +24,7 @@ __all__ = [
     "known_names",
     "listed",
     "near_matches",
+    "suggests_options",
     "warn_caller",
 ]
 
@@ -36,6 +38,7 @@ _PASSED_THROUGH = (
     *("concurrent", "contextlib", "multiprocessing", "threading"),
 )
 _thread = threading.local()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def check_count(value: Any, what: str) -> int:
@@ -102,6 +105,18 @@ def check_options(
             shown = called.__qualname__.removesuffix(".__init__")
             near = near_matches(name, [*own, *known])
             raise TypeError(f"{shown}() got an unexpected keyword argument {name!r}{near}")
+
+
+def suggests_options(function: _Function) -> _Function:
+    """The same function, which answers an option that it does not have with those much like it."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        check_options(function, options, known)
+        return function(*args, **options)
+
+    return cast("_Function", call)
 
 
 class CallerPlace(NamedTuple):

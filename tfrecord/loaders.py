@@ -14,7 +14,7 @@ from typing import Any
 
 from indexer.files import is_url, path_name
 from indexer.formats import load_index
-from indexer.options import warn_caller
+from indexer.options import suggests_options, warn_caller
 from indexer.streams import normalize_compression
 from tfrecord._kernels.record_type import MESSAGES, SAMPLE, settle
 from tfrecord._reading.damage import DamagePolicy, OnError
@@ -133,6 +133,7 @@ def _check_file(path: str) -> None:
     os.stat(path)  # FileNotFoundError, PermissionError of a folder on the way
 
 
+@suggests_options
 def tfrecord_iterator(
     data_path: Any,
     index_path: Any = None,
@@ -161,6 +162,7 @@ def tfrecord_iterator(
     return _Source(data_path, index_path, shard, compression_type, verify, policy).payloads()
 
 
+@suggests_options
 def example_loader(
     data_path: Any,
     index_path: Any = None,
@@ -196,6 +198,7 @@ def example_loader(
     return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, None)
 
 
+@suggests_options
 def sequence_loader(
     data_path: Any,
     index_path: Any = None,
@@ -221,6 +224,7 @@ def sequence_loader(
     return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, lists)
 
 
+@suggests_options
 def tfrecord_loader(
     data_path: Any,
     index_path: Any = None,
@@ -242,6 +246,7 @@ def tfrecord_loader(
     return _Source(data_path, index_path, shard, compression_type, verify, policy).records(plan, lists)
 
 
+@suggests_options
 def multi_tfrecord_loader(
     data_pattern: str,
     index_pattern: str | None,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.compression import Compression
-from indexer.options import check_count, check_threads
+from indexer.options import check_count, check_threads, suggests_options
 from indexer.paths import Paths
 from indexer.shards import expand_shards
 from indexer.stores import StoreOptions
@@ -181,6 +181,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         record_type: Literal["auto", "example"] = "auto",
         **options: Unpack[ReaderArguments],
     ) -> None: ...
+    @suggests_options
     def __init__(
         self,
         paths: Paths,

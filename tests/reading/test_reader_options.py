@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from recorded import example, ids, write
 
+import tfrecord
 from indexer.errors import ChecksumError, TFRecordError
 from tfrecord.features import FixedLenFeature
 from tfrecord.reader import TFRecordReader, build_index, tfrecord_iterator
@@ -177,3 +178,21 @@ def test_numbers_of_files(tmp_path: Path) -> None:
             reader.compression(wrong)
         with pytest.raises(IndexError, match="there are 2 files"):
             reader.iter_file(wrong)
+
+
+@pytest.mark.parametrize(
+    ("called", "name", "near"),
+    [
+        (TFRecordReader, "recordtype", "record_type"),
+        (TFRecordReader, "feature", "features"),
+        (tfrecord.tfrecord_loader, "descriptoin", "description"),
+        (tfrecord.multi_tfrecord_loader, "split", "splits"),
+        (tfrecord.example_loader, "compresion_type", "compression_type"),
+        (tfrecord.sequence_loader, "context_descripton", "context_description"),
+        (tfrecord.tfrecord_iterator, "shrad", "shard"),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_the_near_one(called: Any, name: str, near: str) -> None:
+    text = rf"^{called.__name__}\(\) got an unexpected keyword argument '{name}'; did you mean '{near}'"
+    with pytest.raises(TypeError, match=text):
+        called("a.tfrecord", **{name: None})

@@ -205,3 +205,8 @@ def test_a_feature_without_a_kind_is_called_that(make_file: MakeFile) -> None:
         pytest.raises(MissingFeatureError, match="has no kind"),
     ):
         reader[0]
+
+
+def test_nothing_is_said_of_no_records(make_file: MakeFile) -> None:
+    with TFRecordReader(make_file([]), features={"x": "int"}) as reader:
+        assert list(reader) == list(reader.batches(5)) == []
