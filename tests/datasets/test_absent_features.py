@@ -45,18 +45,6 @@ def test_a_whole_pass_says_which_feature_no_record_has(
 
 
 @SIZES
-def test_nothing_is_said_where_other_records_may_have_it(make_file: MakeFile, batch_size: int | None) -> None:
-    """A part of the records is no ground for a warning."""
-    path = make_file([*RECORDS, example(x=ints(1))])
-    options: dict[str, Any] = {"features": {"x": "int"}, "batch_size": batch_size}
-    list(TFRecordDataset(path, **options))
-    list(TFRecordDataset(path, rank=0, world_size=2, split="drop", **options))
-    list(TFRecordDataset(path, **options).take(2))
-    next(iter(TFRecordDataset(path, **options)))
-    list(TFRecordDataset(make_file([], "empty.tfrecord"), **options))
-
-
-@SIZES
 def test_an_index_says_it_at_once(make_file: MakeFile, batch_size: int | None) -> None:
     path = make_file(RECORDS)
     build_index(path)

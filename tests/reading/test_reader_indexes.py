@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 
@@ -158,3 +159,11 @@ def test_schema_with_and_without_an_index(tmp_path: Path) -> None:
         assert (schema["list"].kind, schema["list"].min_length, schema["list"].max_length) == ("float", 0, 3)
         assert schema["list"].shape is None
         assert schema["name"].kind == "bytes"
+
+
+def test_the_index_of_a_file_without_records_is_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord.gz"
+    path.write_bytes(gzip.compress(b""))
+    build_index(path)
+    with TFRecordReader(path) as reader:
+        assert reader.has_index and len(reader) == 0

@@ -240,7 +240,8 @@ def load_indexes(
 
         def beside(number: int) -> RecordIndex | None:
             found = _beside(paths[number], options, partial(load, number))
-            return found or _cached(paths[number], options, files.local(number))
+            # An index of no records is false as a condition.
+            return _cached(paths[number], options, files.local(number)) if found is None else found
 
         remote = [number for number in numbers if is_url(paths[number])]
         found = dict(zip(remote, side_by_side(beside, remote), strict=True))
