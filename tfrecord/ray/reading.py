@@ -57,7 +57,8 @@ def read_tfrecords(
         KeyError, FeatureKindError, ValueError: for columns that do not fit the data.
 
     `tfrecord.make_splits` raises for files that are wrong. While the data set is read, damage raises
-    `CorruptRecordError`, `CompressionError` or `DecodeError` at once; an `OSError` raises after a few attempts.
+    `CorruptRecordError`, `CompressionError` or `DecodeError` at once; an `OSError`
+    raises after a few attempts.
     """
     options = dict(features=features, sequence_features=sequence_features, **reader_options)
     if hasattr(paths, "_view"):
