@@ -1,6 +1,6 @@
 """Bytes on disk: the record format, files and streams of it, and indexes of where each record is.
 
-It knows nothing of what the records hold; for that see the package ``tfrecord``, which stands on this one.
+It knows nothing about what the records hold. The package ``tfrecord``, which builds on this one, does that.
 """
 
 from ._engine import engine

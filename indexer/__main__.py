@@ -1,6 +1,6 @@
 """``python -m indexer build|check|show DATA [INDEX]``: one file's index from the command line.
 
-Exit codes: 0 fine, 1 something is wrong with a file, 2 the command was used wrongly.
+Exit codes: 0 for success, 1 if something is wrong with a file, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _parser() -> argparse.ArgumentParser:
     place = "index file (default: DATA.tfindex)"
     build = commands.add_parser("build", help="check the data from end to end and write its index")
     build.add_argument("--format", choices=("extended", "text"), default="extended")
-    build.add_argument("--threads", type=int, default=1, help="threads that share the checks of payloads")
+    build.add_argument("--threads", type=int, default=1, help="threads that share the payload checks")
     build.add_argument(
-        "--drop-columns", action="store_true", help="replace an index that has a schema or columns, too"
+        "--drop-columns", action="store_true", help="replace an index even if it has a schema or columns"
     )
     check = commands.add_parser("check", help="check the index and every record of the data")
-    check.add_argument("--threads", type=int, default=1, help="threads that share the checks of payloads")
-    show = commands.add_parser("show", help="print what the index says")
+    check.add_argument("--threads", type=int, default=1, help="threads that share the payload checks")
+    show = commands.add_parser("show", help="print the content of the index")
     show.add_argument("--records", type=int, default=10, help="entries to print (default 10)")
     for command in (build, check, show):
         command.add_argument("data", metavar="DATA")
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> None:
         print(f"{options.data}: {len(index)} records, index {index.index_path}")
     elif options.command == "check":
         index = check_index(options.data, options.index, num_threads=options.threads)
-        print(f"{options.data}: {len(index)} records, all good; index {index.index_path} is right")
+        print(f"{options.data}: {len(index)} records, all good; index {index.index_path} is correct")
     else:
         found = options.index if options.index is not None else find_index(options.data)
         if found is None:
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code."""
+    """Run the command and return the exit code."""
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who read our output has seen enough; nothing may be written to the pipe at exit either.
+        # The reader of our output closed the pipe. Nothing may be written to it at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TFRecordError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -13,17 +13,19 @@ __all__ = ["engine", "kernel", "load_kernel"]
 
 _REQUESTED = os.environ.get("TFRECORD_ENGINE", "").strip().lower()
 if _REQUESTED not in ("", "native", "reference"):
-    raise ValueError(f"TFRECORD_ENGINE is {_REQUESTED!r}; it may be 'native', 'reference' or unset")
+    raise ValueError(f"TFRECORD_ENGINE is {_REQUESTED!r}; it must be 'native', 'reference' or unset")
 
 _missing: list[str] = []
 
 
 def load_kernel(name: str) -> ModuleType | None:
-    """A compiled module by its full name, or None where the Python reference has to do: asked for by
-    ``TFRECORD_ENGINE=reference``, or because it was not built. The first that was not is warned of, once.
+    """A compiled module by its full name, or None if the Python reference must be used.
+
+    That is so if ``TFRECORD_ENGINE=reference`` asks for it, or if the module was not built. The first module
+    that was not built gives one warning.
 
     Raises:
-        ImportError: it was not built, and ``TFRECORD_ENGINE=native`` asks for it.
+        ImportError: the module was not built, and ``TFRECORD_ENGINE=native`` requires it.
     """
     if _REQUESTED == "reference":
         return None
@@ -44,7 +46,7 @@ def load_kernel(name: str) -> ModuleType | None:
 
 
 def _hint(name: str) -> str:
-    """What to do where a kernel is missing: that depends on where these files lie."""
+    """What to do about a missing kernel, which depends on where these files are."""
     root = Path(__file__).resolve().parent.parent
     pattern = name.replace(".", "/") + ".*"
     for found in importlib.metadata.distributions(name="tfrecord"):

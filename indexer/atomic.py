@@ -1,9 +1,9 @@
-"""Files that are replaced whole or not at all.
+"""Files that are replaced completely or not at all.
 
-A sibling is written, flushed to the disk and renamed over the destination, then the folder is flushed.
-Whoever is killed in between leaves the old file, and a sibling that the next write of the same file removes:
-a lock on it tells those that are being written from those that nobody will finish. Several files that belong
-together are written in a locked folder beside them.
+A temporary sibling is written, flushed to disk and renamed over the destination, then the folder is flushed.
+A process killed in between leaves the old file as it was, and a sibling that the next write of the same file
+removes. A lock on the sibling shows whether somebody is still writing it. Several files that belong together
+are written in a locked folder beside them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: siblings of the dead stay
+except ImportError:  # no such locks on this system: siblings of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["folder_beside", "is_at", "lock", "replace_file", "sync_folder", "unlock"]
 
-# Siblings are numbered; as many numbers beyond the one in use are looked at for litter.
+# Siblings are numbered; this many numbers beyond the one in use are checked for leftovers.
 _LOOK_FURTHER = 16
 _LONGEST_NAME = 255
 _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -40,7 +40,7 @@ def _sibling(path: str, number: int) -> str:
 
 
 def lock(descriptor: int, *, wait: bool = False) -> bool | None:
-    """True: locked now; False: somebody else holds it; None: this file system has no locks."""
+    """True: now locked; False: somebody else holds the lock; None: this file system has no locks."""
     if fcntl is None:
         return None
     try:
@@ -53,14 +53,14 @@ def lock(descriptor: int, *, wait: bool = False) -> bool | None:
 
 
 def unlock(descriptor: int) -> None:
-    """Give up a lock, in all processes that share the descriptor."""
+    """Release a lock, in all processes that share the descriptor."""
     if fcntl is not None:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def is_at(descriptor: int, path: str) -> bool:
-    """Whether this open file is the one that has this name now."""
+    """Whether this open file is the one that this name leads to now."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def is_at(descriptor: int, path: str) -> bool:
 
 
 def _remove_if_dead(path: str, flags: int = os.O_RDWR, remove: Callable[[str], object] = os.unlink) -> None:
-    """Remove what no living process holds."""
+    """Remove a leftover that no running process holds."""
     try:
         descriptor = os.open(path, flags)
     except OSError:
@@ -79,18 +79,18 @@ def _remove_if_dead(path: str, flags: int = os.O_RDWR, remove: Callable[[str], o
         if lock(descriptor) and is_at(descriptor, path):
             remove(path)
     except OSError:
-        pass  # somebody else was faster, or may not: it is only litter
+        pass  # already removed, or not permitted: a leftover does no harm
     finally:
         os.close(descriptor)
 
 
 def _unwritable(error: OSError, path: str) -> OSError:
-    """The error about what the user named: the name of a sibling would only puzzle."""
+    """The error, about the file that the user named: the name of a sibling would be confusing."""
     return type(error)(error.errno, f"{os.strerror(error.errno or 0)}, so it cannot be written", path)
 
 
 class _Sibling:
-    """The file that is written beside ``path``: its ``name``, its ``descriptor``, its ``number``."""
+    """The temporary file written beside ``path``: its ``name``, ``descriptor`` and ``number``."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class _Sibling:
         self.number = 0
 
     def create(self) -> None:
-        """Make it new, and lock it."""
+        """Create it and lock it."""
         while True:
             self.name = _sibling(self.path, self.number)
             try:
@@ -111,35 +111,35 @@ class _Sibling:
                 if os.path.lexists(self.name):
                     self.number += 1
                 continue
-            # Between these two somebody may have taken the new file for a dead one's and removed it.
+            # Before it was locked, another process may have taken it for a leftover and removed it.
             if lock(self.descriptor) is not False and is_at(self.descriptor, self.name):
                 return
             self.close()
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def discard(self) -> None:
-        """Remove it, unless it has taken the place of the file already: the name may be another's then.
+        """Remove it, unless it was already renamed: its name may belong to another sibling then.
 
-        An interrupt may have come when it was made, and before its descriptor was known.
+        An interrupt may have come after it was created but before its descriptor was stored.
         """
         if self.descriptor < 0 and self.name:
             _remove_if_dead(self.name)
         elif self.name and is_at(self.descriptor, self.name):
-            with suppress(OSError):  # it would only hide why it came to this
+            with suppress(OSError):  # it would only hide the original error
                 os.unlink(self.name)
 
 
 @contextmanager
 def replace_file(path: str) -> Iterator[BinaryIO]:
-    """A binary file to write, which takes the place of ``path`` when the block ends without an exception.
+    """A binary file to write, which replaces ``path`` when the block ends without an exception.
 
-    Its mode follows the umask. A link at ``path`` stays and what it points at is replaced. After any
-    exception, an interrupt too, ``path`` is as it was and nothing is left beside it.
+    Its mode follows the umask. A link at ``path`` stays; its target is replaced. After any exception, even an
+    interrupt, ``path`` is as it was and nothing is left beside it.
     """
     path = os.path.realpath(path)
     if os.path.isdir(path):
@@ -150,14 +150,14 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
             sibling.create()
         except OSError as error:
             raise _unwritable(error, path) from error
-        with open(sibling.descriptor, "wb", closefd=False) as file:  # the lock outlasts it
+        with open(sibling.descriptor, "wb", closefd=False) as file:  # the lock outlives it
             yield file
             file.flush()
             os.fsync(sibling.descriptor)
             os.replace(sibling.name, path)
     except BaseException as error:
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = path  # a full disk is said with the file that did not fit
+            error.filename = path  # an error such as a full disk names the file that did not fit
         sibling.discard()
         raise
     finally:
@@ -173,10 +173,10 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
 def folder_beside(place: str) -> Iterator[str]:
     """A new folder in ``place``, to write files that are then renamed into ``place``.
 
-    It goes when the block ends, with all that is still in it. Those of killed processes go when the next is
-    made.
+    It is removed when the block ends, with everything still in it. The folders of killed processes are
+    removed when the next one is made.
     """
-    with suppress(OSError):  # it may be written to but not listed
+    with suppress(OSError):  # a folder may allow writing but not listing
         for name in filter(_FOLDER_NAME.fullmatch, os.listdir(place)):
             _remove_if_dead(os.path.join(place, name), _OPEN_FOLDER, shutil.rmtree)
     path, descriptor = "", -1
@@ -190,9 +190,9 @@ def folder_beside(place: str) -> Iterator[str]:
             try:
                 descriptor = os.open(path, _OPEN_FOLDER)
             except FileNotFoundError:
-                continue  # taken for a dead one's and removed, before it could be locked
+                continue  # another process took it for a leftover and removed it before it was locked
             except PermissionError:
-                break  # no folder can be opened on this system, so there are no locks either
+                break  # this system cannot open folders, so there are no locks either
             if lock(descriptor) is not False and is_at(descriptor, path):
                 break
             os.close(descriptor)
@@ -205,11 +205,11 @@ def folder_beside(place: str) -> Iterator[str]:
 
 
 def sync_folder(folder: str) -> None:
-    """Flush the names in a folder to the disk, where that can be done."""
+    """Flush the names in a folder to disk, if the system can do that."""
     try:
         descriptor = os.open(folder or ".", os.O_RDONLY)
     except OSError:
-        return  # a folder that may be written but not read cannot be opened
+        return  # a folder without read permission cannot be opened
     try:
         os.fsync(descriptor)
     except OSError:

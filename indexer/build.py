@@ -1,7 +1,6 @@
 """Building, finding and checking indexes.
 
-A build reads the data once, checks every length and payload on the way, and only then puts the index in its
-place.
+A build reads the data once and checks every length and payload. Only then does it write the index.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ Format = Literal["extended", "text"]
 
 
 class BuildResult(NamedTuple):
-    """What became of one file; ``error`` is the exception where ``status`` is ``"failed"``."""
+    """The outcome for one file; ``error`` is the exception if ``status`` is ``"failed"``."""
 
     path: str
     index_path: str
@@ -89,23 +88,26 @@ def build_index(
     """Check a data file from end to end and write its index.
 
     Args:
-        index_path: by default the data file's whole name and ``.tfindex``. An earlier index there is replaced
-            at once, and only when the whole file was found good; in any other case it stays.
+        index_path: by default the data file's full name plus ``.tfindex``. An earlier index there is replaced
+            atomically, and only after the whole file was found good; otherwise it stays.
         format: ``"extended"``, or ``"text"`` (for plain files only).
-        collector: gets every record in passing.
-        num_threads: so many share the checks of payloads.
-        progress: True shows a bar; a callable gets the bytes that are done and the size of the file.
-        drop_columns: replace an index whose schema or columns the new one will not have.
+        collector: gets every record as it is read.
+        num_threads: how many threads share the payload checks.
+        progress: True shows a bar; a callable gets the bytes done so far and the size of the file.
+        drop_columns: replace an index even if it has a schema or columns that the new one will not have.
 
-    Raises `CorruptRecordError` or `CompressionError` at the first damage, `IndexFileError` where the data
-    changed meanwhile, `ValueError` where the index would overwrite data or lose columns, `OSError` where it
-    cannot be written.
+    Raises:
+        CorruptRecordError: a record is damaged; building stops at the first.
+        CompressionError: the compressed stream is damaged.
+        IndexFileError: the data changed meanwhile.
+        ValueError: the index would overwrite data or lose columns.
+        OSError: the index cannot be written.
     """
     path = path_name(data_path)
     target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
     target = local_path(target) or target
     if format not in ("extended", "text"):
-        raise ValueError(f"format is {format!r}; it may be 'extended' or 'text'")
+        raise ValueError(f"format is {format!r}; it must be 'extended' or 'text'")
     _refuse_to_overwrite_data(path, target)
     version = _version(target) if is_url(target) else None
     earlier = earlier_index(target) if version != "" else None
@@ -123,7 +125,7 @@ def build_index(
             None,
             "unsupported_compression",
             f"it is {index.compression}",
-            "A text index cannot say so; build an extended one.",
+            "A text index cannot record that; build an extended one.",
         )
     index = index.replace(index_path=target, format=format)
     _write(target, index, version)
@@ -133,7 +135,7 @@ def build_index(
 def build_index_of_url(
     url: Any, *, collector: Any, compression_type: str | None = None, progress: Progress = False
 ) -> tuple[RecordIndex, OSError | IndexFileError | None]:
-    """`build_index` for those who need the index also where it cannot be written: it, and that error."""
+    """`build_index` for callers that need the index even if it cannot be written; also returns that error."""
     target = sidecar_path(url)
     try:
         version = _version(target)
@@ -156,7 +158,7 @@ def build_index_of_url(
 def _scanned(
     data_path: Any, collector: Any, num_threads: int, compression_type: str | None, progress: Progress
 ) -> RecordIndex:
-    """The index of data that was checked from end to end."""
+    """Check data from end to end and return its index."""
     path = path_name(data_path)
     try:
         with shown(progress, os.path.basename(path)) as report:
@@ -173,7 +175,7 @@ def _scanned(
 
 
 def _version(target: str) -> str | None:
-    """The ETag of what is behind a URL now: ``""`` where nothing is, None where it has no ETag."""
+    """The current ETag of the object behind a URL: ``""`` if there is none, None if it has no ETag."""
     store, key = open_store(target)
     try:
         return store.stat(key).etag
@@ -182,7 +184,7 @@ def _version(target: str) -> str | None:
 
 
 def _write(target: str, index: RecordIndex, version: str | None) -> None:
-    """Put an index in its place, whole; behind a URL only if ``version`` is still what is there."""
+    """Write an index, completely or not at all; behind a URL only if ``version`` is still current."""
     write = formats.write_text_index if index.format == "text" else formats.write_index
     if not is_url(target):
         with replace_file(target) as file:
@@ -194,11 +196,11 @@ def _write(target: str, index: RecordIndex, version: str | None) -> None:
     try:
         store.put(key, buffer.getvalue(), if_match=version or None, if_absent=version == "")
     except FileExistsError:
-        raise StaleIndexError(target, None, "another index was written there meanwhile") from None
+        raise StaleIndexError(target, None, "somebody else wrote an index there meanwhile") from None
 
 
 def earlier_index(target: str) -> RecordIndex | None:
-    """The index that is at ``target`` now, of whatever data; None where there is none, or it is of no use."""
+    """The index now at ``target``, whatever data it belongs to; None if there is none or it is unusable."""
     try:
         with open_data(target, mmap=False) as file:
             if file.head(len(formats.MAGIC)) != formats.MAGIC:
@@ -209,22 +211,22 @@ def earlier_index(target: str) -> RecordIndex | None:
 
 
 def _refuse_to_lose(earlier: RecordIndex, path: str, format: Format, collects: bool) -> None:
-    """`ValueError` where a build would lose what the earlier index holds beside the places."""
+    """`ValueError` if a build would lose the schema or columns of the earlier index."""
     lost = [f"column {name!r}" for name in earlier.columns]
     if format == "extended" and "schema" in earlier.metadata:
         lost.append("the schema")
     if lost and not collects:
         raise ValueError(
             f"index {earlier.index_path} of {path} holds {', '.join(lost)}, which this build would drop. "
-            f"Build it with 'tfrecord index {shlex.quote(path)}' or tfrecord.build_index({path!r}), which "
-            "keep them, or with drop_columns=True (--drop-columns)"
+            f"To keep them, use 'tfrecord index {shlex.quote(path)}' or tfrecord.build_index({path!r}). "
+            "To drop them, use drop_columns=True (--drop-columns)"
         )
 
 
 def _refuse_to_overwrite_data(path: str, target: str) -> None:
     if is_url(target):
         if not target.endswith(".tfindex"):
-            raise ValueError(f"{target}: the name of an index behind a URL ends in .tfindex")
+            raise ValueError(f"{target}: the name of an index behind a URL must end in .tfindex")
         return
     if not os.path.exists(target):
         return
@@ -241,7 +243,7 @@ def _refuse_to_overwrite_data(path: str, target: str) -> None:
 
 
 def no_index(path: str) -> FileNotFoundError:
-    """What to say where an index is asked for and none is there."""
+    """The error for an index that does not exist."""
     if not is_url(path) and not os.path.exists(path):
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return FileNotFoundError(f"{path} has no index; build it: python -m indexer build {shlex.quote(path)}")
@@ -250,8 +252,8 @@ def no_index(path: str) -> FileNotFoundError:
 def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1) -> RecordIndex:
     """Check an index and its data completely, and return the index.
 
-    Every array of the index, every record of the data, and that the one says exactly where the other is.
-    Raises the error of what is wrong; `FileNotFoundError` where there is no index.
+    Checks every array of the index, every record of the data, and that the index has the exact position of
+    every record. Raises an error for the first thing wrong; `FileNotFoundError` if there is no index.
     """
     path = path_name(data_path)
     found = find_index(path) if index_path is None else os.fsdecode(index_path)
@@ -269,13 +271,13 @@ def check_index(data_path: Any, index_path: Any = None, *, num_threads: int = 1)
     wrong = (index.offsets != actual.offsets) | (index.lengths != actual.lengths)
     if wrong.any():
         raise IndexFileError(
-            path, found, f"record {int(np.argmax(wrong))} is elsewhere, or of another length"
+            path, found, f"record {int(np.argmax(wrong))} is elsewhere, or has another length"
         )
     return index
 
 
 class IndexWriter:
-    """Makes the index of a file while that is written, one length after the other."""
+    """Makes the index of a file while the file is written, from one record length after another."""
 
     def __init__(self) -> None:
         self._lengths = array("Q")
@@ -290,11 +292,11 @@ class IndexWriter:
         return int(lengths.sum()) + FRAME_OVERHEAD * len(lengths)
 
     def add(self, length: int) -> None:
-        """A record with a payload of ``length`` bytes was written."""
+        """Add a written record with a payload of ``length`` bytes."""
         self._lengths.append(length)
 
     def add_many(self, lengths: Iterable[int] | UInt64Array) -> None:
-        """Several records were written, in this order."""
+        """Add several written records, in this order."""
         if isinstance(lengths, np.ndarray):
             self._lengths.frombytes(np.ascontiguousarray(lengths, np.uint64).tobytes())
         else:
@@ -312,10 +314,10 @@ class IndexWriter:
     ) -> RecordIndex:
         """Write the extended index of the finished data file, atomically.
 
-        ``checksums``: those of all payloads, 4 bytes each as they are stored. Without them the index serves
-        its columns only as long as the file's modification time stays as it is.
+        ``checksums``: those of all payloads, 4 bytes each, as stored. Without them the index serves its
+        columns only as long as the file's modification time does not change.
 
-        `IndexFileError` where a plain file does not have exactly the bytes of the records that were added.
+        `IndexFileError` if a plain file is not exactly as long as the records that were added.
         """
         path = path_name(data_path)
         target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
@@ -359,9 +361,9 @@ class IndexWriter:
 
 
 def find_targets(paths: Any, recursive: bool, store: StoreOptions | None = None) -> list[str]:
-    """The data files meant; of folders only those with the usual names: an index is left beside each.
+    """The data files meant; of folders only those with the usual names, as each gets an index beside it.
 
-    URLs are found through ``store``, and take it along.
+    URLs are listed with the options ``store``, and keep them.
     """
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     if not items:
@@ -381,9 +383,9 @@ def find_targets(paths: Any, recursive: bool, store: StoreOptions | None = None)
 
 
 def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None:
-    """Number of records of an index that can stay, None where it must be built.
+    """Number of records of an index that can stay, None if it must be built.
 
-    Where the modification time does not say that the data is as it was, all of it is checked.
+    Unless the modification time shows that the data has not changed, all of the data is checked.
     """
     try:
         index = formats.load_index(target, path)
@@ -423,14 +425,14 @@ def build_indexes(
     store: StoreOptions | None = None,
     on_bytes: Callable[[int], object] | None = None,
 ) -> list[BuildResult]:
-    """Build the indexes of files, globs and folders, each beside its data; one result a file, in order.
+    """Build the indexes of files, globs and folders, each beside its data; one result per file, in order.
 
-    Of folders those files with the usual names are taken. An index that fits its data stays as it is, unless
-    ``force``; where size and time do not say that the data is as it was, the data is checked. A file that
-    fails does not stop the others. ``jobs`` threads work at once (checking holds no GIL). ``progress``: True
-    shows a bar of files; a callable gets each result when it is there, in the calling thread.
-    ``drop_columns``, ``num_threads``, ``compression_type``: as for `build_index`. ``store``: how URLs are
-    reached. ``on_bytes`` gets the bytes of data that were done since its last call, from any thread.
+    Of folders, only files with the usual names are taken. An index that matches its data stays as it is,
+    unless ``force``; if size and time do not show that the data is unchanged, the data is checked. A file
+    that fails does not stop the others. ``jobs`` threads work at once (checks release the GIL). ``progress``:
+    True shows a bar of files; a callable gets each result as it becomes available, in the calling thread.
+    ``drop_columns``, ``num_threads``, ``compression_type``: as for `build_index`. ``store``: the options for
+    URLs. ``on_bytes`` gets the bytes of data done since its last call, from any thread.
     """
     jobs = check_threads(jobs, "jobs")
     targets = find_targets(paths, recursive, store)

@@ -1,9 +1,9 @@
-"""Several files that take their places in a folder all together, also where the process is killed on the way.
+"""Replaces several files in a folder all together, even if the process is killed halfway.
 
-The files are written in a folder beside their places (see `atomic.folder_beside`). A journal beside them
-then says which belongs where. From the moment it is whole, the files count as written: whoever looks into the
-folder next (`settle`) puts the rest in place. What was there before stays linked until all is done, so that a
-failure can be taken back.
+The files are written in a temporary folder beside their destinations (see `atomic.folder_beside`). A journal
+beside them then says which belongs where. Once the journal is complete, the files count as written: the next
+process that uses the folder (`settle`) moves the rest into place. The previous files stay linked until
+everything is done, so that a failure can be undone.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .names import index_names
 __all__ = ["commit", "settle"]
 
 JOURNAL = ".tfrecord-commit"
-_BACK = "back"  # in the folder of new files: they are being taken back
+_BACK = "back"  # in the folder of new files: the moves are being undone
 _FOLDER = re.compile(r"\.tfrecord-[0-9a-f]{16}\.tmp")
 _MOST_BYTES = 64 << 20
 _OPEN = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 def commit(moves: Iterable[tuple[str, str]]) -> None:
-    """Rename each first name to the second: all of them, or after an exception none.
+    """Rename each first name to the second: all of them, or none after an exception.
 
-    The first names are numbers in one folder beside the second ones, for each folder. Indexes beside files
-    that are replaced go, unless they are among the files.
+    For each folder, the first names are numbers in one temporary folder beside the second names. Indexes
+    beside files that are replaced are removed, unless they are among the new files.
     """
     folders: dict[str, list[tuple[str, str]]] = {}
     for temporary, final in moves:
@@ -57,10 +57,10 @@ def commit(moves: Iterable[tuple[str, str]]) -> None:
 
 
 def settle(folder: str) -> None:
-    """Finish what a killed process left half done in a folder; wait for one that is at it.
+    """Finish what a killed process left half done in a folder; wait for a process that is still at work.
 
     Raises:
-        OSError: that may not be done; it says what is left.
+        OSError: it cannot be finished; the message says what is left to do.
     """
     path = os.path.join(folder, JOURNAL)
     if not os.path.lexists(path):
@@ -80,25 +80,25 @@ def settle(folder: str) -> None:
     except OSError as error:
         reason = (
             f"{os.strerror(error.errno or 0)}: the process that wrote a set of files here was killed, and "
-            "they cannot be put in place. Run any command of tfrecord on this folder as a user who may write "
-            "to it"
+            "the files cannot be moved into place. Run any tfrecord command on this folder as a user with "
+            "write access"
         )
         raise type(error)(error.errno, reason, path) from error
 
 
 class _Journal:
-    """The moves of one folder: from ``source``, a folder in it, numbers to names."""
+    """The moves of one folder: from numbers in its subfolder ``source`` to names."""
 
     def __init__(self, folder: str, source: str, moves: list[tuple[str, str, bool]], descriptor: int) -> None:
         self.folder = folder
         self.source = source
-        self.moves = moves  # number, name, whether there was a file before
+        self.moves = moves  # number, name, whether a file of that name existed
         self.path = os.path.join(folder, JOURNAL)
         self._descriptor = descriptor
 
     @classmethod
     def write(cls, folder: str, moves: list[tuple[str, str]]) -> _Journal:
-        """Begin: the journal of files that were all flushed to the disk."""
+        """Begin: write the journal for files that were all flushed to disk."""
         path = os.path.join(folder, JOURNAL)
         source = os.path.dirname(moves[0][0])
         entries = [
@@ -128,7 +128,7 @@ class _Journal:
 
     @classmethod
     def read(cls, folder: str) -> _Journal | None:
-        """What a killed process left; None where nothing is to be done. Nothing outside the folder is
+        """The moves that a killed process left; None if there is nothing to do. Nothing outside the folder is
         touched, whatever the journal says."""
         path = os.path.join(folder, JOURNAL)
         try:
@@ -142,7 +142,7 @@ class _Journal:
                 return None
             with open(descriptor, "rb", closefd=False) as file:
                 found = _parsed(file.read(_MOST_BYTES))
-            if found is None:  # its writer did not come to the end of it, so nothing was moved
+            if found is None:  # the journal is incomplete, so nothing was moved
                 os.unlink(path)
                 os.close(descriptor)
                 return None
@@ -165,7 +165,7 @@ class _Journal:
             return False
 
     def forward(self) -> None:
-        """Put in place what is not in place yet, and remove the indexes of what was there before."""
+        """Move into place what is not there yet, and remove the indexes of the previous files."""
         if not self._has_source():
             return
         names = {name for _, name, _ in self.moves}
@@ -176,7 +176,7 @@ class _Journal:
             if was_there and not os.path.lexists(self._old(number)):
                 try:
                     os.link(final, self._old(number), follow_symlinks=False)
-                except OSError:  # this file system has no links
+                except OSError:  # this file system has no hard links
                     with suppress(FileNotFoundError):
                         os.rename(final, self._old(number))
             os.replace(new, final)
@@ -188,10 +188,10 @@ class _Journal:
         sync_folder(self.folder)
 
     def back(self) -> None:
-        """Take back what was put in place.
+        """Undo the moves.
 
         Raises:
-            OSError: that failed half-way; it says where the old and the new files are.
+            OSError: undoing failed halfway; the message says where the old and the new files are.
         """
         if not self._has_source():
             self.remove()
@@ -213,7 +213,7 @@ class _Journal:
         self.remove()
 
     def _stuck(self, error: OSError) -> OSError:
-        """The folder of new files gets a name under which nobody removes it."""
+        """Give the folder of new files a name under which nobody removes it."""
         kept = self.source.removesuffix(".tmp") + ".kept"
         with suppress(OSError):
             os.rename(self.source, kept)
@@ -224,21 +224,21 @@ class _Journal:
         ]
         new = [f"{number} is {name}" for number, name, _ in self.moves if os.path.lexists(self._new(number))]
         reason = (
-            f"{os.strerror(error.errno or 0)}: the files could neither be put in place nor taken back. Those "
-            f"of before are in {self.source}: {', '.join(old) or 'none'}; new ones that are not in place: "
+            f"{os.strerror(error.errno or 0)}: the files could neither be moved into place nor moved back. "
+            f"Previous files in {self.source}: {', '.join(old) or 'none'}; new files not in place: "
             f"{', '.join(new) or 'none'}"
         )
         return type(error)(error.errno, reason, self.folder)
 
     def remove(self) -> None:
-        """End: from now on nothing is left to do."""
+        """End: nothing is left to do."""
         with suppress(FileNotFoundError):
             os.unlink(self.path)
         if _FOLDER.fullmatch(os.path.basename(self.source)) and self._has_source():
             shutil.rmtree(self.source, ignore_errors=True)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
@@ -250,7 +250,7 @@ def _is_file(path: str) -> bool:
 
 
 def _parsed(content: bytes) -> tuple[str, list[tuple[str, str, bool]]] | None:
-    """The folder and the moves of a journal; None where it is not whole, or names anything outside."""
+    """The folder and the moves of a journal; None if it is incomplete or names anything outside."""
     text, end, rest = content.partition(b"\n.\n")
     if not end or rest:
         return None

@@ -1,7 +1,7 @@
 """Compressed and plain streams: told apart by content, and read forward in constant memory.
 
-Compression is of the whole stream, records inside: GZIP (any number of members; zeros may follow the last
-one) or ZLIB (exactly one stream). TensorFlow ends quietly on most streams that are cut; here a stream that
+The whole stream is compressed, with the records inside: GZIP (any number of members; zeros may follow the
+last one) or ZLIB (exactly one stream). TensorFlow silently accepts most truncated streams; here a stream that
 does not reach its proper end is an error.
 """
 
@@ -28,26 +28,26 @@ __all__ = [
     "open_stream",
 ]
 
-# The usual spellings, for type checkers; any case will do.
+# The usual spellings, for type checkers; upper or lower case does not matter.
 Compression = Literal["", "NONE", "none", "GZIP", "gzip", "gz", "ZLIB", "zlib", "ZSTD", "zstd", "auto"]
 
 _READ_SIZE = 64 << 10
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
-"""zlib's ``wbits`` for each compression."""
+"""The ``wbits`` argument of zlib for each compression."""
 
 _NAMES = {"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zlib": "zlib"}
 
 
 def normalize_compression(name: str | None) -> str:
-    """``"auto"``, ``""``, ``"gzip"`` or ``"zlib"`` for a name as users give it.
+    """A compression name as users write it, as one of ``"auto"``, ``""``, ``"gzip"`` and ``"zlib"``.
 
-    None and ``"auto"`` look at the content; ``""`` and ``"NONE"`` mean plain; ``"GZIP"`` and ``"ZLIB"`` in
-    any case. Any other name is an `UnsupportedCompressionError`, which is a `ValueError`.
+    None and ``"auto"`` mean: detect from the content. ``""`` and ``"NONE"`` mean plain. Upper or lower case
+    does not matter. Any other name is an `UnsupportedCompressionError`, which is a `ValueError`.
     """
     if name is None:
         return "auto"
     if not isinstance(name, str):
-        raise TypeError(f"compression_type is a str or None, not {type(name).__name__}")
+        raise TypeError(f"compression_type must be a str or None, not {type(name).__name__}")
     known = _NAMES.get(name.strip().lower())
     if known is None:
         raise UnsupportedCompressionError(
@@ -71,7 +71,7 @@ def detect(head: bytes) -> str | None:
     if head[:2] == b"\x1f\x8b":
         return "gzip"
     if len(head) >= 2 and head[0] & 0x0F == 8 and head[0] >> 4 <= 7 and (head[0] << 8 | head[1]) % 31 == 0:
-        # Some text passes this far; what is no deflate data shows at once.
+        # Some text gets this far. Inflating a little shows whether it is deflate data.
         try:
             zlib.decompressobj(WINDOW_BITS["zlib"]).decompress(head, HEAD_SIZE)
         except zlib.error:
@@ -83,9 +83,9 @@ def detect(head: bytes) -> str | None:
 class InputStream:
     """A source of bytes, read forward and decompressed on the way; made by `open_stream`.
 
-    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"``, ``"zlib"``; settled by the
-    first look at the content), ``head`` (the first stored bytes), ``position`` (bytes given out so far).
-    Errors of the stream are `CompressionError`; memory is bounded, whatever the ratio of compression.
+    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"`` or ``"zlib"``, known once
+    the first bytes were read), ``head`` (the first stored bytes), ``position`` (bytes returned so far).
+    Errors of the stream are `CompressionError`; memory is bounded, whatever the compression ratio.
     """
 
     def __init__(self, file: Any, path: str, compression_type: str | None, *, owned: bool) -> None:
@@ -98,7 +98,7 @@ class InputStream:
         self._compression: str | None = None
         self._pending = b""
         self._inflater: Any = None
-        # The inflater as it was before the bytes that it is given now, these bytes, and what came of them.
+        # A copy of the inflater from before the current input, that input, and how much output it gave.
         self._before: tuple[Any, bytes] | None = None
         self._given = 0
         self._rescued: Iterator[bytes] | None = None
@@ -136,7 +136,7 @@ class InputStream:
         return bytes(piece)
 
     def read_some(self, size: int) -> bytes:
-        """At least one byte and at most ``size``, as soon as they are there; ``b""`` only at the end."""
+        """At least one byte and at most ``size``, as soon as available; ``b""`` only at the end."""
         self._start()
         if self._compression:
             piece = self._inflate(size)
@@ -148,7 +148,7 @@ class InputStream:
         return piece
 
     def read(self, size: int = -1) -> bytes:
-        """Exactly ``size`` bytes, fewer only at the end; all that is left with -1."""
+        """Exactly ``size`` bytes, fewer only at the end; all the rest with -1."""
         parts = []
         left = size if size >= 0 else 1 << 62
         while left:
@@ -199,10 +199,9 @@ class InputStream:
         return b""
 
     def _rescue(self) -> Iterator[bytes]:
-        """What comes before the damage.
+        """The output before the damage.
 
-        zlib keeps to itself what it made in the call that fails. So the last bytes are given to it once more,
-        one by one.
+        zlib discards the output of the call that fails. So the last input is fed to it again, byte by byte.
         """
         assert self._before is not None
         inflater, stored = self._before
@@ -218,7 +217,7 @@ class InputStream:
                 yield fresh
 
     def _next_stream(self) -> None:
-        """Begin the stream at ``_pending``, which is not empty; or see that only zeros follow."""
+        """Begin the stream at ``_pending``, which is not empty, or check that only zeros follow."""
         gzip = self._compression == "gzip"
         if self._streams:
             while gzip and len(self._pending) < 2:
@@ -249,7 +248,7 @@ class InputStream:
         return CompressionError(self.path, None, self.position, reason, detail, hint)
 
     def close(self) -> None:
-        """Close what was opened here; a file object of the caller's stays open."""
+        """Close what was opened here; the caller's file object stays open."""
         if self._owned:
             self._file.close()
 
@@ -268,7 +267,7 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
     wanted = normalize_compression(compression_type)
     if not isinstance(source, (str, bytes, os.PathLike)):
         if not hasattr(source, "read"):
-            raise TypeError(f"a path or a binary file object is needed, not {type(source).__name__}")
+            raise TypeError(f"expected a path or a binary file object, not {type(source).__name__}")
         return InputStream(source, path, wanted, owned=False)
     local = local_path(path)
     if local is None:

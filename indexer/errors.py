@@ -1,8 +1,8 @@
-"""The one error family: every failure says which file, which record, and where.
+"""All errors of the library: each says which file, which record, and where.
 
-Records are counted from 0 within their file; an offset is where the record's frame starts, in the
-decompressed stream where the file is compressed. No error ever quotes a record's bytes. All of them pickle
-with their attributes, because they cross the borders of worker processes.
+Records are counted from 0 within their file. An offset is where the record's frame starts; for a compressed
+file, in the decompressed stream. No error ever quotes a record's bytes. All of them pickle with their
+attributes, because they pass between processes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _TEXTS = {
     "truncated_record": "the file ends inside a record",
     "bad_length_crc": "the checksum of the length does not match",
     "bad_payload_crc": "the checksum of the payload does not match",
-    "record_too_long": "the record is longer than is allowed",
-    "index_mismatch": "no record of the indexed length is here",
+    "record_too_long": "the record is longer than allowed",
+    "index_mismatch": "there is no record of the indexed length here",
     "truncated_stream": "the compressed stream ends early",
     "bad_stream": "the compressed stream is damaged",
     "trailing_garbage": "bytes follow the end of the compressed stream",
@@ -45,7 +45,7 @@ _TEXTS = {
 
 
 def printable(text: str) -> str:
-    """The text with what UTF-8 cannot hold escaped: a path may have bytes that are none."""
+    """The text with everything escaped that UTF-8 cannot encode: a path may hold any bytes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -66,7 +66,7 @@ class TFRecordError(RuntimeError):
 
 
 class _PlacedError(TFRecordError):
-    """A failure at a place of a file."""
+    """A failure at a certain place in a file."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class _PlacedError(TFRecordError):
         super().__init__(self._text())
 
     def at(self: _Placed, record: int | None, offset: int | None) -> _Placed:
-        """A copy of this error at another place of its file: the record that it kept from being read."""
+        """A copy of this error at another place in its file: the record that it made unreadable."""
         return type(self)(self.path, record, offset, self.reason, self.detail, self.hint)
 
     def _text(self) -> str:
@@ -123,9 +123,10 @@ class ChecksumError(CorruptRecordError):
 
 
 class RemoteError(TFRecordError, OSError):
-    """A store could not be read or written: the network, or an answer that is not one.
+    """A store could not be read or written: the network failed, or the answer was not valid.
 
-    Attributes: ``url`` (without credentials) and ``reason``. It is no damage, so ``on_error`` never skips it.
+    Attributes: ``url`` (without credentials) and ``reason``. ``on_error`` never skips it: the data is not
+    damaged.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -138,22 +139,22 @@ class RemoteError(TFRecordError, OSError):
 
 
 class CompressionError(_PlacedError):
-    """A compressed stream is damaged, cut, or followed by something else.
+    """A compressed stream is damaged, truncated, or followed by other data.
 
-    Attributes as those of `CorruptRecordError`; ``reason`` is ``truncated_stream``, ``bad_stream``,
+    It has the attributes of `CorruptRecordError`; ``reason`` is ``truncated_stream``, ``bad_stream``,
     ``trailing_garbage`` or ``unsupported_compression``. ``record`` and ``offset`` are those of the first
-    record that could not be delivered, None where no records were being read.
+    record that could not be delivered, None if no records were being read.
     """
 
 
 class UnsupportedCompressionError(CompressionError, ValueError):
-    """The name of a compression that is not known here: a `ValueError`, raised where the option is given."""
+    """An unknown compression name: a `ValueError`, raised as soon as the option is given."""
 
 
 class IndexFileError(TFRecordError):
-    """An index file cannot be used: damaged, hostile, of an unknown version, or it does not fit its data.
+    """An index file cannot be used: it is damaged, hostile, of an unknown version, or not of this data.
 
-    Attributes: ``path`` (the data file, None where it is not known), ``index_path``, ``reason``.
+    Attributes: ``path`` (the data file, None if not known), ``index_path``, ``reason``.
     """
 
     def __init__(self, path: str | None, index_path: str | None, reason: str) -> None:
@@ -169,7 +170,7 @@ class IndexFileError(TFRecordError):
         if self.path is None:
             rebuild = f"tfrecord.build_index(DATA, {self.index_path!r})"
             return f"index {self.index_path}: {self.reason}. Rebuild it: {rebuild}"
-        # Either of these keeps the schema and the columns that the index has.
+        # Both commands keep the schema and the columns of the index.
         rebuild = f"tfrecord.build_index({self.path!r}, {self.index_path!r})"
         if self.index_path == f"{self.path}.tfindex":
             rebuild = f"tfrecord index {shlex.quote(self.path)}"
@@ -181,7 +182,7 @@ class StaleIndexError(IndexFileError):
 
 
 class _LocatedError(TFRecordError):
-    """A failure to make something of a record's payload; the place may be filled in later by `at`."""
+    """A failure to decode a record's payload; `at` may add the place later."""
 
     def __init__(
         self,
@@ -200,7 +201,7 @@ class _LocatedError(TFRecordError):
         super().__init__(reason)
 
     def at(self: _Located, path: str | None, record: int | None, offset: int | None = None) -> _Located:
-        """A copy of this error with its place filled in."""
+        """A copy of this error with its place added."""
         copy = type(self)(self.reason, key=self.key, path=path, record=record, offset=offset)
         copy.__cause__ = self.__cause__
         return copy
@@ -220,15 +221,14 @@ class _LocatedError(TFRecordError):
 
 
 class DecodeError(_LocatedError, ValueError):
-    """A payload is not a valid message, or a value does not fit what was asked for.
+    """A payload is not a valid message, or a value is not what was asked for.
 
-    Attributes: ``reason`` (text), ``key``, ``path``, ``record``, ``offset`` (each None where it is not
-    known).
+    Attributes: ``reason`` (text), ``key``, ``path``, ``record``, ``offset`` (each None if not known).
     """
 
 
 class MissingFeatureError(_LocatedError, KeyError):
-    """A feature that was asked for is not in the record; attributes as those of `DecodeError`."""
+    """A requested feature is not in the record. It has the attributes of `DecodeError`."""
 
     def __init__(
         self,
@@ -243,4 +243,4 @@ class MissingFeatureError(_LocatedError, KeyError):
 
 
 class FeatureKindError(_LocatedError, TypeError):
-    """A feature is of another kind than was asked for; attributes as those of `DecodeError`."""
+    """A feature has another type than was asked for. It has the attributes of `DecodeError`."""

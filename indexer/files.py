@@ -1,8 +1,7 @@
-"""Plain data opened for reading at any place: by a map of the file, by pread, by range reads of a URL.
+"""Random access to plain data: through a map of the file, pread, or range requests to a URL.
 
-Whatever the way, a `DataFile` hands out read-only views that stay valid for as long as somebody holds them,
-also after `close`, and it looks at the file's size again before each read: a file that shrank is an error,
-not a crash.
+In each case a `DataFile` returns read-only views that stay valid for as long as somebody holds them, even
+after `close`. It checks the file's size before each read: a file that shrank is an error, not a crash.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ __all__ = [
     "pread",
 ]
 
-# A chain such as simplecache::s3://... names a scheme at last; a local name may hold "::" too.
+# A chain such as simplecache::s3://... has a scheme in its last link; a local name may hold "::" too.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
-# Ranges nearer than this are asked for together: one request costs about as much as reading so many bytes.
+# Ranges closer than this become one request: a request takes about as long as reading this many bytes.
 _NEAR = 128 << 10
-# Reading so many bytes costs about as much as another call of pread.
+# Another call of pread takes about as long as reading this many bytes.
 _GAP = 1 << 14
-# mmap objects of Python keep a descriptor each; beyond this many the reference engine reads instead.
+# Python's mmap objects keep a descriptor each; beyond this many the reference engine uses pread.
 _MOST_PYTHON_MAPS = 16
 
 
 def is_url(path: str) -> bool:
-    """Whether ``path`` names something for fsspec (``scheme://...``) and not a local file."""
+    """Whether ``path`` is a URL (``scheme://...``) and not a local file."""
     return _URL.match(path) is not None
 
 
 def local_path(path: str) -> str | None:
-    """The path of a local file, also where it is named by ``file://``; None for any other URL."""
+    """The path of a local file, also if given as ``file://``; None for any other URL."""
     if path.startswith("file://"):
         return path.removeprefix("file://")
     return None if is_url(path) else path
@@ -79,7 +78,7 @@ def total_size(paths: Iterable[str]) -> int:
 
 
 def path_name(source: Any) -> str:
-    """The name of a path or file object, for messages."""
+    """The name of a path or file object, for use in messages."""
     if isinstance(source, (str, bytes, os.PathLike)):
         return os.fsdecode(source)
     name = getattr(source, "name", None)
@@ -91,8 +90,8 @@ class DataFile(ABC):
 
     Attributes: ``path`` (text for messages), ``size`` (bytes, when it was opened), ``mapped`` (whether
     `buffer` works and views are views of a map), ``remote`` (whether each read is a request), ``closed``.
-    Of a local file also ``identity`` (device and inode) and ``mtime_ns``, when it was opened; None of
-    others. Of an object behind a URL ``etag``, where the store has one.
+    ``identity`` (device and inode) and ``mtime_ns`` are those of a local file when it was opened, else None.
+    ``etag`` is that of an object behind a URL, if the store has one.
     """
 
     mapped = False
@@ -107,9 +106,9 @@ class DataFile(ABC):
         self.closed = False
 
     def view(self, offset: int, length: int) -> memoryview:
-        """A read-only view of ``length`` bytes at ``offset``, valid whatever becomes of this object.
+        """A read-only view of ``length`` bytes at ``offset``, which stays valid after this object is closed.
 
-        `IndexError` outside the file; `TruncatedRecordError` where the file has shrunk since it was opened.
+        `IndexError` outside the file; `TruncatedRecordError` if the file has shrunk since it was opened.
         """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise IndexError(
@@ -119,17 +118,17 @@ class DataFile(ABC):
         return memoryview(self._read(offset, length))
 
     def buffer(self) -> memoryview:
-        """A read-only view of the whole file; only of a mapped one."""
+        """A read-only view of the whole file, which must be mapped."""
         raise ValueError(f"{self.path} is not mapped")
 
     def start_gather(
         self, starts: UInt64Array, ends: UInt64Array
     ) -> Callable[[], tuple[memoryview, UInt64Array]]:
-        """Begin `gather`: requests to a store are under way after this. Calling what it returns waits."""
+        """Begin `gather`: this sends requests to a store. Calling the returned function waits for them."""
         return partial(self.gather, starts, ends)
 
     def gather(self, starts: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
-        """Ranges inside the file in one buffer, each byte once: (buffer, where in it each range begins)."""
+        """Read ranges into one buffer, each byte once: (buffer, where each range begins in it)."""
         begins, stops, which = join_ranges(starts, ends, _GAP)
         sizes = stops - begins
         parts = [self.view(start, size) for start, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
@@ -138,11 +137,11 @@ class DataFile(ABC):
         return buffer, starts - begins[which] + bases[which]
 
     def head(self, length: int) -> bytes:
-        """The first ``length`` bytes, or all where there are fewer."""
+        """The first ``length`` bytes, or all if there are fewer."""
         return bytes(self.view(0, min(length, self.size)))
 
     def reader(self, position: int = 0) -> Any:
-        """A file object that reads this forward from ``position`` on."""
+        """A file object that reads this forward, starting at ``position``."""
         return _Forward(self, position)
 
     @abstractmethod
@@ -150,11 +149,11 @@ class DataFile(ABC):
         """Raise `TruncatedRecordError` if the file is shorter than when it was opened."""
 
     def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Tell the system that these (offset, length) will be read soon; near ones become one."""
+        """Tell the system that these (offset, length) ranges will be read soon; close ones are merged."""
         self._check_open()
 
     def close(self) -> None:
-        """Let go of the file. Views that were handed out stay valid. Twice is fine."""
+        """Release the file. Existing views stay valid. Closing twice is fine."""
         self.closed = True
 
     def __enter__(self) -> DataFile:
@@ -165,7 +164,7 @@ class DataFile(ABC):
 
     @abstractmethod
     def _read(self, offset: int, length: int) -> Any:
-        """Bytes, or a view, of a range that is inside the file."""
+        """Bytes, or a view, of a range inside the file."""
 
     def _check_open(self) -> None:
         if self.closed:
@@ -177,7 +176,7 @@ class DataFile(ABC):
 
 
 class _Forward:
-    """What a stream needs of a file object, and what the scanner needs of a stream."""
+    """What a stream needs from a file object, and what the scanner needs from a stream."""
 
     def __init__(self, data: DataFile, position: int) -> None:
         self.name = data.path
@@ -230,8 +229,8 @@ class _DescriptorFile(DataFile):
 class _MappedFile(DataFile):
     """A map of a local file; views are views of the map.
 
-    It keeps a descriptor, of which the size is asked before each read. Where the process has no descriptors
-    to spare, the size is asked of the path, as long as that leads to the same file.
+    It keeps a descriptor, to check the size before each read. If the process has no descriptors to spare, it
+    checks the size by the path, as long as that leads to the same file.
     """
 
     mapped = True
@@ -276,7 +275,7 @@ class _MappedFile(DataFile):
                 self._map.advise(offset, length, "willneed")
 
     def forget(self, offset: int, length: int) -> None:
-        """Take the pages of a range out of this process (not out of the page cache)."""
+        """Remove the pages of a range from this process (not from the page cache)."""
         length = min(length, self.size - offset)
         if length > 0:
             self._map.advise(offset, length, "dontneed")
@@ -291,7 +290,7 @@ class _MappedFile(DataFile):
 
 
 class _SpareDescriptors:
-    """How many descriptors maps may keep: a quarter of those that the process may have."""
+    """How many descriptors maps may keep: a quarter of the process's limit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -309,14 +308,14 @@ class _SpareDescriptors:
 
     def give_back(self, descriptor: int) -> None:
         os.close(descriptor)
-        self._taken -= 1  # without the lock: the garbage collector may come while it is held
+        self._taken -= 1  # without the lock: the garbage collector may run while it is held
 
 
 _spare = _SpareDescriptors()
 
 
 def most_descriptors() -> int:
-    """How many data files may have a descriptor each: a quarter of what the process may open, 8 to 256."""
+    """How many data files may keep a descriptor each: a quarter of the process's limit, 8 to 256."""
     try:
         import resource
     except ImportError:
@@ -357,7 +356,7 @@ class _PythonMap:
 
 
 class _ObjectFile(DataFile):
-    """A seekable binary file object of the caller's; it is not closed here."""
+    """A seekable binary file object from the caller; it is not closed here."""
 
     def __init__(self, path: str, file: BinaryIO) -> None:
         super().__init__(path, file.seek(0, os.SEEK_END))
@@ -386,7 +385,7 @@ class _ObjectFile(DataFile):
 
 
 class _RemoteFile(DataFile):
-    """An object behind a URL, read by ranges of the version that it had when it was opened."""
+    """An object behind a URL, read by ranges. All reads get the version that it had when it was opened."""
 
     remote = True
 
@@ -395,7 +394,7 @@ class _RemoteFile(DataFile):
         self.etag = info.etag
         self.identity = None if info.etag is None else (0, zlib.crc32(info.etag.encode()))
         self._url, self._opened_by, self._place = url, os.getpid(), (store, info.key)
-        # What was asked for ahead: the piece that is being read, and the next one.
+        # Read ahead: the piece that is being consumed, and the next one.
         self._ahead: deque[Pieces] = deque(maxlen=2)
 
     def _store(self) -> tuple[Store, str]:
@@ -442,7 +441,7 @@ class _RemoteFile(DataFile):
 
 
 class BytesFile(DataFile):
-    """What is in memory already."""
+    """Data that is already in memory."""
 
     mapped = True
 
@@ -477,7 +476,7 @@ def _open_remote(url: str, mmap: bool) -> DataFile:
 
 
 def pread(descriptor: int, length: int, offset: int) -> bytes:
-    """``length`` bytes at ``offset``, fewer only where the file ends (`os.pread` may always give fewer)."""
+    """``length`` bytes at ``offset``, fewer only at the end of the file (a single `os.pread` may not)."""
     parts = []
     done = 0
     while done < length and (part := os.pread(descriptor, length - done, offset + done)):
@@ -487,7 +486,7 @@ def pread(descriptor: int, length: int, offset: int) -> bytes:
 
 
 def _merged(ranges: Iterable[tuple[int, int]], size: int) -> list[tuple[int, int]]:
-    """Sorted, clipped to the file, joined where they are near each other."""
+    """Sorted, clipped to the file, and merged if close to each other."""
     table = np.asarray(ranges if isinstance(ranges, np.ndarray) else list(ranges), np.int64).reshape(-1, 2)
     table = table[np.argsort(table[:, 0], kind="stable")]
     starts = np.clip(table[:, 0], 0, size)
@@ -502,14 +501,14 @@ def _merged(ranges: Iterable[tuple[int, int]], size: int) -> list[tuple[int, int
 
 
 def open_data(source: Any, *, mmap: bool = True) -> DataFile:
-    """Open a path, a URL or a seekable binary file object for reading at any place.
+    """Open a path, a URL or a seekable binary file object for random access.
 
-    ``mmap``: map a local file; where that fails (limits, file systems that cannot) it is read with pread.
+    ``mmap``: map a local file. If that fails (limits, file systems without maps), it is read with pread.
     """
     if not isinstance(source, (str, bytes, os.PathLike)):
         if not hasattr(source, "read") or not hasattr(source, "seek"):
             kind = type(source).__name__
-            raise TypeError(f"a path or a seekable binary file object is needed, not {kind}")
+            raise TypeError(f"expected a path or a seekable binary file object, not {kind}")
         return _ObjectFile(path_name(source), source)
     path = os.fsdecode(source)
     local = local_path(path)
@@ -525,7 +524,7 @@ def open_data(source: Any, *, mmap: bool = True) -> DataFile:
 
 
 def _open_descriptor(path: str, descriptor: int, mmap: bool) -> _DescriptorFile | _MappedFile:
-    """A file by its descriptor, which it then owns."""
+    """A file by its descriptor, of which it takes ownership."""
     try:
         status = os.fstat(descriptor)
         maps = _try_map(descriptor, status.st_size) if mmap else None
@@ -538,7 +537,7 @@ def _open_descriptor(path: str, descriptor: int, mmap: bool) -> _DescriptorFile 
 
 
 def _try_map(descriptor: int, size: int) -> tuple[Any, Any] | None:
-    """A map, and the buffer of its bytes; None where the file cannot be mapped."""
+    """A map and the buffer of its bytes; None if the file cannot be mapped."""
     try:
         if _kernel is not None:
             file_map = _kernel.FileMap(descriptor, size)

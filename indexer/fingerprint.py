@@ -1,4 +1,4 @@
-"""Whether an index is of a data file: by its size, and a few bytes and frames from the first to the last."""
+"""Tells whether an index belongs to a data file: by its size, and a sample of bytes and frames."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ __all__ = ["DIGEST_SIZE", "Digest", "bind_index", "digest", "fingerprint", "is_s
 
 DIGEST_SIZE = 16
 _SAMPLES = 8
-# A file that changes twice within this time may keep its modification time: systems count in ticks of up to
-# 10 ms, some file systems in seconds.
+# A file that changes twice within this time may keep its modification time: systems count it in ticks of up
+# to 10 ms, some file systems in seconds.
 _TICK_NS, _COARSE_TICK_NS = 100_000_000, 2_000_000_000
 _AT_ONCE = 1 << 16
 _WINDOW = 4 << 20
-# Data files (device, inode, size, time) whose digests were compared in this process and agreed.
+# Data files (device, inode, size, time) whose digests this process has compared and found equal.
 _agreed: set[tuple[Any, ...]] = set()
 _MOST_AGREED = 1 << 16
 
 
 def is_settled(mtime_ns: int, now_ns: int) -> bool:
-    """Whether a file with this modification time that changes from ``now_ns`` on gets another time."""
+    """Whether any change after ``now_ns`` gives a file another modification time than this one."""
     return now_ns - mtime_ns > (_TICK_NS if mtime_ns % 1_000_000_000 else _COARSE_TICK_NS)
 
 
 class Digest:
-    """A digest over the stored checksums of all payloads, in order: 16 bytes of BLAKE2b."""
+    """A digest of the stored checksums of all payloads, in order: 16 bytes of BLAKE2b."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=DIGEST_SIZE)
 
     def add(self, checksums: bytes) -> None:
-        """The next checksums, 4 bytes each as they are stored."""
+        """Add the next checksums, 4 bytes each, as stored."""
         self._hash.update(checksums)
 
     def value(self) -> bytes:
-        """The digest of all that was added."""
+        """The digest of everything added so far."""
         return self._hash.digest()
 
 
 def digest(data: DataFile, index: RecordIndex) -> bytes | None:
-    """The digest of what the data file holds now, at the places that the index knows; None where the records
-    are elsewhere.
+    """The digest of what the data file holds now at the positions in the index.
 
-    Of a plain file only the checksums are read, of a compressed one the whole stream.
+    None if the records are elsewhere. Of a plain file only the checksums are read; a compressed file is read
+    whole.
     """
     found = Digest()
     if index.compression:
@@ -89,7 +89,7 @@ def digest(data: DataFile, index: RecordIndex) -> bytes | None:
 def _read_checksums(
     data: DataFile, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64]
 ) -> bytes:
-    """The checksums of frames that follow each other, of a file that is not mapped."""
+    """The checksums of consecutive frames of a file that is not mapped."""
     parts = []
     at = 0
     while at < len(offsets):
@@ -110,11 +110,11 @@ def _read_checksums(
 def fingerprint(
     data: DataFile, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64], compression: str
 ) -> int:
-    """A number of 64 bits that tells files of one size and shape apart by what they hold. O(1).
+    """A 64-bit number that tells apart files with the same size and record lengths but other content. O(1).
 
-    A byte for each of eight records, from the first to the last: of the checksum that is stored behind its
-    payload, so that damage within a payload does not make the index look like another file's. Of a compressed
-    file, its last eight bytes, where the checksum of the stream is.
+    It takes one byte from each of eight records, spread from the first to the last. The byte is part of the
+    checksum stored after the payload, so damage within a payload does not make the index look like that of
+    another file. For a compressed file it is the last eight bytes, which hold the checksum of the stream.
     """
     if compression or not len(offsets):
         count = min(_SAMPLES, data.size)
@@ -137,9 +137,9 @@ def _stored_checksum(data: DataFile, offset: int, length: int) -> int:
 
 
 def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
-    """The index with ``path`` set, if it fits the data file; `StaleIndexError` if it does not. O(1).
+    """The index with ``path`` set, if it matches the data file; else `StaleIndexError`. O(1).
 
-    What it keeps of the records is given out only if it is of this data; see `_Guard`.
+    Its columns are served only if they belong to this data; see `_Guard`.
     """
     data = data_path if isinstance(data_path, DataFile) else open_data(data_path, mmap=False)
     try:
@@ -156,7 +156,7 @@ def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
 
 
 def _same_time(index: RecordIndex, data: DataFile) -> bool:
-    """Whether the modification time, or the ETag, alone says that the data is what was indexed."""
+    """Whether the modification time or the ETag alone proves that the data is what was indexed."""
     if data.etag is not None:
         return index.etag == data.etag
     return (
@@ -165,9 +165,9 @@ def _same_time(index: RecordIndex, data: DataFile) -> bool:
 
 
 class _Guard:
-    """Raises `StaleIndexError` where the data is not what was indexed, by the checksums of all its records.
+    """Raises `StaleIndexError` if the checksums of all records show that the data is not what was indexed.
 
-    They are compared when this is called first, once a process for each file.
+    The first call compares them, once per process and file.
     """
 
     def __init__(self, index: RecordIndex, data: DataFile) -> None:
@@ -182,7 +182,7 @@ class _Guard:
             return
         if self._index.digest is None:
             raise self._stale(
-                "the data was written or copied since, and this index cannot tell whether it changed"
+                "the data was written or copied since then, and this index cannot tell whether it changed"
             )
         data = self._data()
         if data is not None and not data.closed:
@@ -190,7 +190,7 @@ class _Guard:
         else:
             with open_data(self._path) as again:
                 if (again.identity, again.size) != self._file[:2]:
-                    raise self._stale("another file has taken the place of the data")
+                    raise self._stale("another file has replaced the data")
                 self._compare(again)
         self._good = True
 
@@ -206,7 +206,7 @@ class _Guard:
 
 
 def _ask_ahead(index: RecordIndex, data: DataFile) -> None:
-    """Ask for all that `_misfit` looks at in one go, as far as it is inside the data."""
+    """Ask in one go for everything that `_misfit` looks at, as far as it is inside the data."""
     offsets, lengths = index.entries(np.array(_sampled(len(index)), np.int64))
     footers_at = offsets + lengths + np.uint64(HEADER_SIZE)
     starts = np.concatenate((offsets, footers_at)).astype(np.int64)
@@ -215,10 +215,10 @@ def _ask_ahead(index: RecordIndex, data: DataFile) -> None:
 
 
 def _misfit(index: RecordIndex, data: DataFile) -> str | None:
-    """Why the index is not of this data. Damage of single records is no reason: reading them tells it."""
+    """Why the index does not belong to this data. Damage to single records does not count: reads find it."""
     other = "the data is not what was indexed (its content differs)"
     if index.file_size != data.size:
-        return f"the data has {data.size} bytes, the index is of {index.file_size}"
+        return f"the data has {data.size} bytes, the index is for {index.file_size}"
     if data.remote and data.etag is not None and data.etag == index.etag:
         return None
     if index.compression or not len(index):
@@ -230,11 +230,11 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     for place, position in enumerate(_sampled(len(index))):
         offset, length = int(index.offsets[position]), int(index.lengths[position])
         if offset + length + FRAME_OVERHEAD > data.size:
-            return f"record {position} would end behind the end of the data"
+            return f"record {position} would end beyond the end of the data"
         header = bytes(data.view(offset, HEADER_SIZE))
         if header != frame_header(length):
             if is_frame(header):
-                return f"record {position} is of another length"
+                return f"record {position} has another length"
             misplaced.add(position)
         elif index.fingerprint is not None:
             indexed = index.fingerprint >> (8 * place) & 255
@@ -243,5 +243,5 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
                 if check_frame(frame, 0, length, verify=VERIFY_ALL) is None:
                     return other
     if len(misplaced) > max(1, min(_SAMPLES, len(index)) // 2):
-        return "no records are where the index has them"
+        return "there are no records where the index says"
     return None

@@ -10,11 +10,11 @@ Extended, all numbers little-endian (docs/formats.md says what each field means)
     header    msgpack map: see `_header`
     arrays    each at a multiple of 64 bytes: offsets (u64), lengths (u64), then the columns
 
-It is opened by a map and in O(1): the header has its own checksum, sizes are compared, and the arrays are
-viewed where they are. The checksums of the arrays are in the header, for `verify_arrays`.
+It is mapped and opened in O(1): the header has its own checksum, sizes are compared, and the arrays are
+viewed in place. The checksums of the arrays are in the header, for `verify_arrays`.
 
-Text: a line ``offset size`` for each record, size being that of the whole frame. Byte for byte what DALI's
-``tfrecord2idx`` and the lineage's write. It cannot say more, so every line is checked when it is read.
+Text: one line ``offset size`` per record, where size is that of the whole frame. It is byte for byte what
+``tfrecord2idx`` of DALI and of tfrecord 1.x write. It has no checksum, so every line is checked when read.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ MAGIC = b"TFRINDEX"
 _VERSION = 1
 _PREFIX = struct.Struct("<8s4I")
 _ALIGNMENT = 64
-# More than any schema needs; a hostile header is refused before it is read, or before its many small parts
-# take a hundred times their size.
+# More than any schema needs. A hostile header is refused before it is read, or before its many small parts
+# take a hundred times their size in memory.
 _MOST_HEADER = 16 << 20
 _MOST_PARTS = 1 << 18
 _MOST_TEXT_LINE = 48
 _LOOK = 1 << 15
 _READ_WHOLE = 256 << 10
 _LARGEST_FILE = np.uint64((1 << 63) - 1)
-# Plain numbers and fixed byte strings: what can be viewed in a map without making objects.
+# Plain numbers and fixed-size byte strings: types that can be viewed in a map without creating objects.
 _COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
 _COMPRESSIONS = ("", "gzip", "zlib")
 
@@ -74,10 +74,10 @@ def text_lines(index: RecordIndex) -> bytes:
 
 
 def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
-    """Write the text format; `ValueError` for a compressed stream, which it has no words for."""
+    """Write the text format; `ValueError` for a compressed stream, which it cannot describe."""
     if index.compression:
         raise ValueError(
-            f"{index.path}: the text format has no place for {index.compression}; use 'extended'"
+            f"{index.path}: the text format cannot describe {index.compression} data; use 'extended'"
         )
     file.writelines(format_text(index.offsets, index.lengths))
 
@@ -90,7 +90,7 @@ def write_index(file: BinaryIO, index: RecordIndex) -> None:
         if not isinstance(column, np.ma.MaskedArray):
             arrays.append((name, _little_endian(name, column)))
         elif column.ndim == 1:
-            # Without names, so that an earlier version does not take what is missing for zeros.
+            # Without names, so that an earlier version does not read missing values as zeros.
             masked.append([name, len(arrays), len(arrays) + 1])
             mask = np.ma.getmaskarray(column)
             values = np.array(column.data)
@@ -98,7 +98,9 @@ def write_index(file: BinaryIO, index: RecordIndex) -> None:
             arrays.append(("", _little_endian(name, values)))
             arrays.append(("", np.ascontiguousarray(~mask)))
         else:
-            raise ValueError(f"column {name!r} is masked and has {column.ndim} dimensions; it may have one")
+            raise ValueError(
+                f"column {name!r} is masked and has {column.ndim} dimensions; only one is allowed"
+            )
     header = _header(index, arrays, masked)
     at = file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), crc32c(header), 0))
     at += file.write(header)
@@ -111,7 +113,7 @@ def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     dtype = array.dtype.newbyteorder("<")
     if _COLUMN_DTYPE.match(dtype.str) is None:
         raise ValueError(
-            f"column {name!r} is of type {array.dtype}; an index keeps numbers and fixed bytes only"
+            f"column {name!r} has type {array.dtype}; an index keeps only numbers and fixed-size bytes"
         )
     return np.ascontiguousarray(array, dtype)
 
@@ -132,7 +134,7 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], mask
     }
     checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
     header, length = b"", -1
-    # Places depend on the header's own length, which settles at once or after one turn.
+    # Positions depend on the header's own length, which is stable after one or two rounds.
     while len(header) != length:
         length = len(header)
         at = _PREFIX.size + length
@@ -153,10 +155,10 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], mask
 def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
     """Read an index file of either format.
 
-    With ``data_path`` (a path, or a `DataFile` of the stored bytes) the index is bound to that file: size,
-    fingerprint, first and last frame. `StaleIndexError` where it does not fit, `IndexFileError` where it is
-    damaged; both name the two files and how to rebuild. An extended index is opened in O(1) of its records;
-    its arrays are views of the mapped file.
+    With ``data_path`` (a path, or a `DataFile` of the stored bytes) the index is checked against that file:
+    size, fingerprint, first and last frame. `StaleIndexError` if it does not match, `IndexFileError` if it is
+    damaged; both name the two files and say how to rebuild. Opening an extended index takes the same time for
+    any number of records; its arrays are views of the mapped file.
     """
     name = path_name(index_path)
     data_name = data_path.path if isinstance(data_path, DataFile) else None
@@ -195,7 +197,7 @@ Fail = Callable[[str], IndexFileError]
 
 
 def _index_of_data(file: DataFile) -> str | None:
-    """The index beside a file, if that is data and no index."""
+    """The index beside ``file``, if that turns out to be a data file."""
     head = file.head(HEAD_SIZE)
     if not is_frame(head) and detect(head) is None:
         return None
@@ -206,9 +208,9 @@ def _index_of_data(file: DataFile) -> str | None:
 
 
 def _open_index(index_path: Any) -> DataFile:
-    """A small index is read, so that it does not matter what becomes of the file; a large one is mapped.
+    """Read a small index, so that later changes of the file do not matter; map a large one.
 
-    One behind a URL is read whole, in one request.
+    An index behind a URL is read whole, in one request.
     """
     file = open_data(index_path, mmap=False)
     if file.remote:
@@ -221,12 +223,12 @@ def _open_index(index_path: Any) -> DataFile:
 
 def _load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fail) -> RecordIndex:
     if len(head) < _PREFIX.size:
-        raise fail("the file is cut short")
+        raise fail("the file is truncated")
     _, version, length, checksum, zero = _PREFIX.unpack(head)
     if version != _VERSION or zero:
-        raise fail(f"it has version {version}, this library reads version {_VERSION}")
+        raise fail(f"it has version {version}, but this library reads version {_VERSION}")
     if length > min(_MOST_HEADER, file.size - _PREFIX.size):
-        raise fail("its header is longer than the file, or than any header")
+        raise fail("its header is longer than the file, or longer than any header may be")
     packed = file.view(_PREFIX.size, length)
     if crc32c(packed) != checksum:
         raise fail("the checksum of its header does not match")
@@ -238,7 +240,7 @@ def _load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fai
 
 
 def _unpacked(packed: memoryview) -> Any:
-    """The fields of a header; `ValueError` where they are too many."""
+    """The fields of a header; `ValueError` if there are too many."""
     parts = 0
 
     def count(part: Any) -> Any:
@@ -268,23 +270,23 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
     if fields["compression"] not in _COMPRESSIONS:
         raise ValueError("unknown compression")
     if not isinstance(fields["metadata"], dict):
-        raise ValueError("metadata is no map")
+        raise ValueError("metadata is not a map")
     mtime_ns = fields["mtime_ns"]
     if mtime_ns is not None and type(mtime_ns) is not int:
-        raise ValueError("mtime_ns is no number")
+        raise ValueError("mtime_ns is not a number")
     digest, settled = fields.get("digest"), fields.get("settled", False)
     if not (digest is None or (isinstance(digest, bytes) and len(digest) == DIGEST_SIZE)):
-        raise ValueError("digest is no digest")
+        raise ValueError("digest is not 16 bytes")
     if not isinstance(settled, bool):
         raise ValueError("settled is neither true nor false")
     etag = fields.get("etag")
     if etag is not None and not isinstance(etag, str):
-        raise ValueError("etag is no text")
+        raise ValueError("etag is not text")
     arrays = [_view(file, entry) for entry in fields["arrays"]]
     if len(arrays) < 2 or any(len(array) != count for _, array in arrays):
-        raise ValueError("the arrays are not of the right size")
+        raise ValueError("the arrays have the wrong size")
     if any(array.dtype.str != "<u8" or array.ndim != 1 for _, array in arrays[:2]):
-        raise ValueError("offsets and lengths are of another type")
+        raise ValueError("offsets and lengths have the wrong type")
     index = RecordIndex(
         arrays[0][1],
         arrays[1][1],
@@ -315,7 +317,7 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
 def _columns(
     file: DataFile, fields: Any, arrays: list[tuple[str, npt.NDArray[Any]]], fail: Fail
 ) -> StoredColumns:
-    """The arrays behind the first two: by their names, or as the entries of ``masked`` say."""
+    """The arrays after the first two: by their names, or as the entries of ``masked`` say."""
     stored = [
         StoredArray(array, entry[4]) for (_, array), entry in zip(arrays, fields["arrays"], strict=True)
     ]
@@ -369,10 +371,10 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
         if file.size == 0 and data.size:
             raise StaleIndexError(data.path, file.path, f"the index is empty, the data has {data.size} bytes")
         if data.size and detect(data.head(HEAD_SIZE)) is not None:
-            raise fail("the data is compressed, which a text index cannot belong to")
+            raise fail("the data is compressed, and a text index can only belong to a plain file")
         if file.size > (data.size // FRAME_OVERHEAD + 2) * _MOST_TEXT_LINE:
             raise fail("it is longer than any index of this data can be")
-    elif file.size > _READ_WHOLE:  # a look first, since this may be any file
+    elif file.size > _READ_WHOLE:  # look at the beginning first, since this may be any file
         head = file.head(_LOOK)
         line = parse_text(memoryview(head[: head.rfind(b"\n") + 1] or head))[2]
         if line:
@@ -393,12 +395,12 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
     bad = (offsets != starts) | (sizes < FRAME_OVERHEAD) | (ends < offsets) | (ends > _LARGEST_FILE)
     if bad.any():
         entry = int(np.argmax(bad))
-        raise fail(f"entry {entry} (from 0) does not begin where the one before it ends, or is no record")
+        raise fail(f"entry {entry} (from 0) does not begin where the one before it ends, or is too small")
     return index
 
 
 def verify_arrays(index_path: Any) -> None:
-    """Check every array of an extended index file; `IndexFileError` where a checksum does not match."""
+    """Check every array of an extended index file; `IndexFileError` if a checksum does not match."""
     with _open_index(index_path) as file:
         head = file.head(_PREFIX.size)
         if not head.startswith(MAGIC):

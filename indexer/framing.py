@@ -4,8 +4,8 @@ A frame is the payload's length (8 bytes, little-endian), the masked CRC-32C of 
 and the masked CRC-32C of the payload. A file is frames and nothing else. See TensorFlow's
 ``core/lib/io/record_writer.h``.
 
-The functions run on the compiled kernel where it is there, and otherwise on the plain Python below, which is
-also what the tests hold the kernel against.
+The functions run on the compiled kernel if it was built, and otherwise on the plain Python below. The tests
+compare the two.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ FRAME_OVERHEAD = HEADER_SIZE + FOOTER_SIZE
 VERIFY_NONE = 0
 """Bounds only."""
 VERIFY_LENGTHS = 1
-"""Bounds and the checksum of each length: a hop from header to header, payloads are not touched."""
+"""Bounds and the checksum of each length. This is a header scan: payloads are not read."""
 VERIFY_ALL = 2
 """Both checksums."""
 
 _MASK_DELTA = 0xA282EAD8
 _HEADER = struct.Struct("<QI")
 _UINT32 = struct.Struct("<I")
-# In the order of the kernel's status numbers, from 1 on.
+# In the order of the kernel's status numbers, starting at 1.
 _ERROR_TYPES: dict[str, Callable[..., CorruptRecordError]] = {
     "truncated_header": TruncatedRecordError,
     "truncated_record": TruncatedRecordError,
@@ -79,9 +79,9 @@ UInt64Array = npt.NDArray[np.uint64]
 class Scan(NamedTuple):
     """What `scan` found.
 
-    ``offsets``: where the frames start, from the start of the buffer, uint64 ``(n,)``. ``lengths``: bytes of
-    the payloads, uint64 ``(n,)``. ``end``: offset of the first frame that was not accepted (or not looked
-    at). ``reason``: why it was not accepted, or None where the scan ended as it was asked to.
+    ``offsets``: where the frames start, counted from the start of the buffer, uint64 ``(n,)``. ``lengths``:
+    sizes of the payloads in bytes, uint64 ``(n,)``. ``end``: offset of the first frame that was not accepted
+    (or not examined). ``reason``: why it was not accepted, or None if the scan ended where it was told to.
     """
 
     offsets: UInt64Array
@@ -91,42 +91,42 @@ class Scan(NamedTuple):
 
 
 def crc32c(data: Any, value: int = 0) -> int:
-    """CRC-32C (Castagnoli) of a contiguous buffer; ``value`` is that of the bytes before it."""
+    """CRC-32C (Castagnoli) of a contiguous buffer; ``value`` is the CRC of the bytes before it."""
     if _kernel is not None:
         return int(_kernel.crc32c(data, value))
     return int(_crc32c_package.crc32c(memoryview(data).cast("B"), value))
 
 
 def mask_crc32c(crc: Any) -> Any:
-    """The form in which the format stores a CRC-32C (an int, or a uint32 array): rotated and shifted, so that
-    data holding CRCs behaves well."""
+    """A CRC-32C (an int, or a uint32 array) as the format stores it: rotated, with a constant added, so that
+    the CRC of data that holds CRCs stays useful."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def unmask_crc32c(masked: int) -> int:
-    """The CRC-32C that is stored as ``masked``."""
+    """The CRC-32C that the format stores as ``masked``."""
     rotated = (masked - _MASK_DELTA) & 0xFFFFFFFF
     return ((rotated << 15) | (rotated >> 17)) & 0xFFFFFFFF
 
 
 def masked_crc32c(data: Any) -> int:
-    """The checksum that the format stores of some bytes."""
+    """The checksum that the format stores for these bytes."""
     return int(mask_crc32c(crc32c(data)))
 
 
 def frame_header(length: int) -> bytes:
-    """The 12 bytes before a payload of ``length`` bytes."""
+    """The 12 bytes that precede a payload of ``length`` bytes."""
     packed = length.to_bytes(8, "little")
     return packed + _UINT32.pack(masked_crc32c(packed))
 
 
 def frame_footer(payload: Any) -> bytes:
-    """The 4 bytes after ``payload``."""
+    """The 4 bytes that follow ``payload``."""
     return _UINT32.pack(masked_crc32c(payload))
 
 
 def frame_record(payload: Any) -> bytes:
-    """``payload`` as a whole frame."""
+    """``payload`` as a complete frame."""
     view = memoryview(payload).cast("B")
     return b"".join((frame_header(view.nbytes), view, frame_footer(view)))
 
@@ -141,12 +141,12 @@ def scan(
     final: bool = True,
     num_threads: int = 1,
 ) -> Scan:
-    """Find the frames of ``buffer`` from ``start`` on, and check them.
+    """Find and check the frames of ``buffer``, beginning at ``start``.
 
     Stops after ``max_records`` frames, or after the frame that reaches ``start + max_bytes``, or at the first
-    frame that is not good (``reason`` says why; the frames before it are returned). With ``final=False`` more
-    bytes may follow the buffer, so that an incomplete frame at its end is no error. ``num_threads`` share the
-    payload checks; the result is that of one thread. The GIL is not held while frames are checked.
+    damaged frame (``reason`` says why; the frames before it are returned). With ``final=False`` more bytes
+    may follow the buffer, so an incomplete frame at its end is not an error. ``num_threads`` share the
+    payload checks; the result is the same as with one thread. The GIL is released while frames are checked.
     """
     size = memoryview(buffer).nbytes
     if not 0 <= start <= size:
@@ -182,19 +182,19 @@ def _grown(array: UInt64Array, used: int, capacity: int) -> UInt64Array:
 def _scan_in_threads(
     buffer: Any, start: int, max_records: int | None, max_bytes: int | None, final: bool, num_threads: int
 ) -> Scan:
-    """Hop first; then the payloads, in one run of records a thread, about as many bytes each."""
-    hop = scan(
+    """Scan the headers first, then check the payloads: one run of records per thread, of about equal size."""
+    headers = scan(
         buffer, start=start, max_records=max_records, max_bytes=max_bytes, verify=VERIFY_LENGTHS, final=final
     )
-    bad = check_frames(buffer, hop.offsets, hop.lengths, num_threads=num_threads)
+    bad = check_frames(buffer, headers.offsets, headers.lengths, num_threads=num_threads)
     if bad is None:
-        return hop
+        return headers
     index, reason = bad
-    return Scan(hop.offsets[:index], hop.lengths[:index], int(hop.offsets[index]), reason)
+    return Scan(headers.offsets[:index], headers.lengths[:index], int(headers.offsets[index]), reason)
 
 
 def check_frame(buffer: Any, offset: int, length: int, *, verify: int = VERIFY_ALL) -> str | None:
-    """Why the frame at ``offset`` is not a good one of a payload of ``length`` bytes; None where it is."""
+    """Why there is no good frame at ``offset`` with a payload of ``length`` bytes; None if there is one."""
     status: int
     if _kernel is not None:
         status = _kernel.check_frame(buffer, offset, length, verify)
@@ -206,10 +206,10 @@ def check_frame(buffer: Any, offset: int, length: int, *, verify: int = VERIFY_A
 def check_frames(
     buffer: Any, offsets: UInt64Array, lengths: UInt64Array, *, verify: int = VERIFY_ALL, num_threads: int = 1
 ) -> tuple[int, str] | None:
-    """The first of the frames at ``offsets`` that is not a good one of ``lengths[i]`` payload bytes.
+    """The first of the frames at ``offsets`` that is damaged or does not have ``lengths[i]`` payload bytes.
 
-    The frames may come in any order. Returns its place in the arrays and the reason (``index_mismatch`` where
-    it is out of bounds or of another length), or None where all are good. The GIL is not held meanwhile.
+    The frames may come in any order. Returns its position in the arrays and the reason (``index_mismatch`` if
+    it is out of bounds or has another length), or None if all are good. The GIL is released meanwhile.
     """
     offsets = np.ascontiguousarray(offsets, np.uint64)
     lengths = np.ascontiguousarray(lengths, np.uint64)
@@ -250,8 +250,8 @@ def _check_run(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, verify: 
 def slices(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, shift: int = 0) -> list[memoryview]:
     """Read-only views of ``lengths[i]`` bytes at ``offsets[i] + shift``; each keeps ``buffer`` alive.
 
-    With the offsets of frames and ``shift=HEADER_SIZE`` these are the payloads. `IndexError` where a view
-    would leave the buffer.
+    With the offsets of frames and ``shift=HEADER_SIZE`` these are the payloads. `IndexError` if a view would
+    extend beyond the buffer.
     """
     if _kernel is not None:
         found: list[memoryview] = _kernel.slices(
@@ -270,7 +270,7 @@ def slices(buffer: Any, offsets: UInt64Array, lengths: UInt64Array, shift: int =
 def footers(buffer: Any, offsets: UInt64Array, lengths: UInt64Array) -> bytes:
     """The stored checksums of the payloads of these frames, 4 bytes each, in order.
 
-    `IndexError` where a frame is outside the buffer.
+    `IndexError` if a frame is outside the buffer.
     """
     offsets, lengths = np.ascontiguousarray(offsets, np.uint64), np.ascontiguousarray(lengths, np.uint64)
     if _kernel is not None:
@@ -346,8 +346,8 @@ def corrupt_error(
 ) -> CorruptRecordError:
     """The exception for a reason of `scan` or `check_frames`.
 
-    ``buffer_head``: the first bytes of the stream, for the hint of what it looks like; they are only looked
-    at where the trouble is at offset 0. ``compression``: what they were decompressed from.
+    ``buffer_head``: the first bytes of the stream, used for a hint at what it looks like if the failure is at
+    offset 0. ``compression``: what they were decompressed from.
     """
     hint = ""
     head = bytes(buffer_head)
@@ -361,9 +361,9 @@ def corrupt_error(
 
 
 def _hint(looks: str, compression: str) -> str:
-    """What to do about a stream that begins with something else than a record."""
+    """What to do about a stream that does not begin with a record."""
     if not looks.startswith(("gzip", "zlib")):
-        where = f"what is in its {compression} stream" if compression else "it"
+        where = f"the content of its {compression} stream" if compression else "it"
         return f"This is not a TFRecord file: {where} looks like {looks}."
     if compression:
         return f"The file is compressed twice: its {compression} stream holds {looks}. Decompress it once."

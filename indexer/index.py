@@ -22,28 +22,28 @@ class RecordIndex:
     """Offsets and lengths of all records of one file, in stored order.
 
     Attributes:
-        offsets: where the frames start, uint64 ``(n,)``, read-only, perhaps a view of the mapped index file,
-            which it keeps alive. Of a compressed file these are places in the decompressed stream.
-        lengths: bytes of the payloads, uint64 ``(n,)``, as ``offsets``.
+        offsets: where the frames start, uint64 ``(n,)``, read-only. May be a view of the mapped index file,
+            which it keeps alive. For a compressed file, offsets are those in the decompressed stream.
+        lengths: sizes of the payloads in bytes, uint64 ``(n,)``, held as ``offsets`` are.
         path, index_path: the data file and the index file, or None.
-        file_size: bytes of the data file as stored.
+        file_size: size of the data file as stored, in bytes.
         compression: ``""``, ``"gzip"`` or ``"zlib"``.
-        stream_size: bytes of the stream that the offsets are of; ``file_size`` where that is not compressed.
-        metadata: what the collector of the build said (record type, schema); read-only.
-        columns: arrays of one entry a record that were kept at the build, by name; read-only. Masked arrays
-            where records lack a value. Those of an index file are checked and copied at their first use:
-            `IndexFileError` where they are damaged, `StaleIndexError` where they are of other data.
-        format: ``"extended"``, ``"text"``, or ``"memory"`` where it came from no index file.
-        mtime_ns: the data file's modification time when it was indexed, None where that is not known.
-        fingerprint: `fingerprint.fingerprint` of the data file, None where that is not known.
-        digest: `fingerprint.digest` of the checksums of all payloads, None where that is not known.
-        etag: of data behind a URL, its ETag when it was indexed.
-        settled: whether any later change of the data file shows in its modification time. False where the
-            file had been written so shortly before that a change may have left the time as it was.
+        stream_size: size in bytes of the stream that the offsets refer to; ``file_size`` if not compressed.
+        metadata: what the collector of the build returned (record type, schema); read-only.
+        columns: arrays that the build kept, by name, with one entry per record; read-only. They are masked
+            arrays if some records lack a value. Those of an index file are checked and copied at first use:
+            `IndexFileError` if they are damaged, `StaleIndexError` if they belong to other data.
+        format: ``"extended"``, ``"text"``, or ``"memory"`` if it does not come from an index file.
+        mtime_ns: the data file's modification time when it was indexed, None if not known.
+        fingerprint: `fingerprint.fingerprint` of the data file, None if not known.
+        digest: `fingerprint.digest` of the checksums of all payloads, None if not known.
+        etag: for data behind a URL, its ETag when it was indexed.
+        settled: whether any later change of the data file shows in its modification time. False if the file
+            was written so shortly before that a change might keep the time.
 
     An index covers its file without gaps: each frame ends where the next one begins, the last at
-    ``stream_size``. Opening an extended index does not look at all entries, so those that read call
-    `entry` or `entries`.
+    ``stream_size``. Opening an extended index does not check every entry, so readers go through `entry` or
+    `entries`, which do.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class RecordIndex:
         put("_offsets", _read_only(np.asarray(offsets, np.uint64)))
         put("_lengths", _read_only(np.asarray(lengths, np.uint64)))
         if self.offsets.ndim != 1 or self.offsets.shape != self.lengths.shape:
-            raise ValueError("offsets and lengths must be one-dimensional and of one size")
+            raise ValueError("offsets and lengths must be one-dimensional and of the same size")
         if stream_size is None:
             last = len(self.offsets) - 1
             stream_size = (
@@ -115,7 +115,7 @@ class RecordIndex:
         put("etag", etag)
         put("_checked", checked)
 
-    # Slots are filled through object.__setattr__; their types, for readers and type checkers.
+    # Types of the slots, which object.__setattr__ fills.
     _offsets: UInt64Array
     _lengths: UInt64Array
     _file: DataFile | None
@@ -145,7 +145,7 @@ class RecordIndex:
         return self._lengths
 
     def _check_file(self) -> None:
-        """Raise where the mapped index file has shrunk: to read its arrays would kill the process."""
+        """Raise if the mapped index file has shrunk: reading its arrays would kill the process."""
         if self._file is not None:
             try:
                 self._file.check_size()
@@ -199,8 +199,7 @@ class RecordIndex:
         return RecordIndex(self._offsets, self._lengths, **{"file": self._file, **self._state(), **changes})
 
     def entry(self, position: int) -> tuple[int, int]:
-        """Offset and length of one record; `IndexFileError` where the entry does not join its neighbours.
-        O(1)."""
+        """Offset and length of one record; `IndexFileError` if it does not adjoin its neighbours. O(1)."""
         offsets, lengths = self.offsets, self._lengths
         position = position if position >= 0 else position + len(offsets)
         offset, length = int(offsets[position]), int(lengths[position])
@@ -214,22 +213,22 @@ class RecordIndex:
         return offset, length
 
     def frame_end(self, position: int) -> int:
-        """Where the frame of record ``position`` ends, by its own length."""
+        """Where the frame of record ``position`` ends according to its length."""
         return int(self._offsets[position]) + FRAME_OVERHEAD + int(self._lengths[position])
 
     def entries(self, positions: npt.ArrayLike) -> tuple[UInt64Array, UInt64Array]:
         """Offsets and lengths of the records at ``positions`` (all within the index), copied and checked.
 
-        `IndexFileError` where an entry does not join its neighbours.
+        `IndexFileError` if an entry does not adjoin its neighbours.
         """
         at = np.asarray(positions, np.int64)
         every_offset, every_length = self.offsets, self._lengths
         starts, lengths = every_offset[at], every_length[at]
-        # What is small and was looked through once may be trusted, if nobody else can change it.
+        # A small index that was checked once may be trusted, if nobody else can change it.
         if not len(at) or (self._checked and self._file is None):
             return starts, lengths
         size, last = np.uint64(self.stream_size), len(self) - 1
-        # Both are compared with the size first, so that no sum below can wrap around.
+        # Both are compared with the size first, so no sum below can overflow.
         good = (starts <= size) & (lengths <= size)
         ends = starts + lengths + np.uint64(FRAME_OVERHEAD)
         good &= ends == np.where(at == last, size, every_offset[np.minimum(at + 1, last)])
@@ -241,11 +240,11 @@ class RecordIndex:
         return starts, lengths
 
     def _damaged(self, position: int) -> IndexFileError:
-        reason = f"entry {position} does not join its neighbours, so the index is damaged"
+        reason = f"entry {position} does not adjoin its neighbours, so the index is damaged"
         return IndexFileError(self.path, self.index_path, reason)
 
     def check_all(self) -> None:
-        """Check every entry, as `entries` does; needs time in the number of records."""
+        """Check every entry, as `entries` does. O(n) in the number of records."""
         step = 1 << 20
         for first in range(0, len(self), step):
             self.entries(np.arange(first, min(first + step, len(self)), dtype=np.int64))

@@ -1,4 +1,4 @@
-"""What the name of a file says: data, an index, one shard of a set, compression."""
+"""What a file name says: data, an index, one shard of a set, compression."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SUFFIX = re.compile(r"(\.(tfrecords?|tfrecs?|tfr|record)|[\-_](tfrecords?|tfrec
 _SHARD = re.compile(
     r"^(?P<base>.*)-(?P<number>\d+)-of-(?P<total>\d+)(?P<tail>(?:\.[A-Za-z0-9]+)*)$", re.DOTALL
 )
-# Without a suffix that says TFRecord, a shard has five digits, as all that write shards give them.
+# Without a TFRecord suffix a shard number must have five digits, as every writer of shards uses.
 _DIGITS_ALONE = 5
-# Other formats are sharded by the same names.
+# Other formats use the same shard names.
 _FOREIGN = re.compile(
     r"\.(array_?record|arrow|avro|bagz|bin|bz2|ckpt|csv|data|feather|gif|h5|hdf5|html?|ipc|jpe?g|jsonl?|log|lz4"
     r"|md|mp4|msgpack|ndjson|np[yz]|onnx|orc|parquet|pb|pdf|pickle|pkl|png|pth?|pq|py|recordio|riegeli"
@@ -43,7 +43,7 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 class ShardName(NamedTuple):
-    """``base-NUMBER-of-TOTAL`` and what follows; ``total`` is text, as written."""
+    """``base-NUMBER-of-TOTAL`` and what follows; ``total`` is the text as written."""
 
     base: str
     number: int
@@ -52,7 +52,7 @@ class ShardName(NamedTuple):
 
 
 class ShardedName(NamedTuple):
-    """``base@TOTAL`` and what follows: a whole set of shards. ``total`` is None for ``base@*``."""
+    """``base@TOTAL`` and what follows: a complete set of shards. ``total`` is None for ``base@*``."""
 
     base: str
     total: int | None
@@ -72,7 +72,7 @@ def is_data_name(name: str) -> bool:
     """Whether a file of this name is TFRecord data by one of the usual names.
 
     These are ``*.tfrecord``, ``*.tfrecords``, ``*.tfrec``, ``*.tfr``, ``*.record``, and whatever has
-    ``-00000-of-00010`` before or behind the suffix, if that is not one of another format; each also with
+    ``-00000-of-00010`` before or after the suffix, unless it is the suffix of another format; each also with
     ``.gz``, ``.gzip``, ``.zz``, ``.zlib`` or ``.zst``. ``*-tfrecord`` and ``*_tfrecord`` count too.
     """
     stem = _COMPRESSED.sub("", os.path.basename(name))
@@ -88,7 +88,7 @@ def is_data_name(name: str) -> bool:
 
 
 def shard_name(name: str) -> ShardName | None:
-    """The parts of a shard's name (without folders), None for any other."""
+    """The parts of a shard's name (without folders), None for any other name."""
     match = _SHARD.match(name)
     return (
         None
@@ -106,7 +106,7 @@ def sharded_name(name: str) -> ShardedName | None:
 
 
 def split_compression(path: str) -> tuple[str, str]:
-    """The name without a suffix of compression, and which one it says: ``"gzip"``, ``"zlib"`` or ``""``."""
+    """The name without its compression suffix, and the compression: ``"gzip"``, ``"zlib"`` or ``""``."""
     stem, suffix = os.path.splitext(path)
     kind = _COMPRESSION.get(suffix.lower(), "")
     return (stem, kind) if kind else (path, "")
@@ -118,19 +118,19 @@ def is_index_name(name: str) -> bool:
 
 
 def index_names(data_name: str) -> list[str]:
-    """The names that the index of a file may have: the sidecar's, and the lineage's ``a.tfindex`` of
-    ``a.tfrecord``."""
+    """The names that the index of a file may have: the sidecar's, and ``a.tfindex`` for ``a.tfrecord``, as in
+    1.x."""
     stem, extension = os.path.splitext(data_name)
     return [data_name + ".tfindex", *([stem + ".tfindex"] if extension == ".tfrecord" else [])]
 
 
 def natural_key(path: str) -> tuple[Any, ...]:
-    """Sort key by which ``a-2`` comes before ``a-10``."""
+    """Sort key that puts ``a-2`` before ``a-10``."""
     return tuple(int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(path))), path
 
 
 def is_candidate(path: str) -> bool:
-    """Whether a name that was found (not given) may be data: no index, marker, hidden or temporary file."""
+    """Whether a name found in a folder may be data: not an index, a marker, a hidden or a temporary file."""
     name = os.path.basename(path)
     if is_index_name(name) or _TEMPORARY_NAME.search(name) or name.startswith("."):
         return False

@@ -32,7 +32,7 @@ _MOST_THREADS = 256
 # Comparing names takes about 10 microseconds each.
 _MOST_COMPARED = 10_000
 _MOST_LISTED = 24
-# Frames of these are between a line of the user and the place in the library that has something to say.
+# Stack frames of these packages may lie between the user's line and the library code that warns.
 _PASSED_THROUGH = (
     *("indexer", "tfrecord", "torch", "torchdata"),
     *("concurrent", "contextlib", "multiprocessing", "threading"),
@@ -42,25 +42,25 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def check_count(value: Any, what: str) -> int:
-    """``value`` as an int of at least 1; ValueError, which names it as ``what``, for anything else."""
+    """``value`` as an int of at least 1; for anything else a ValueError that calls it ``what``."""
     try:
         number = operator.index(value)
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{what} is {value!r}; it is an integer of at least 1")
+        raise ValueError(f"{what} is {value!r}; it must be an integer of at least 1")
     return number
 
 
 def check_threads(value: Any, what: str = "num_threads") -> int:
-    """`check_count` of a number of threads; more than 256 are taken for 256."""
+    """`check_count` for a number of threads; more than 256 counts as 256."""
     return min(check_count(value, what), _MOST_THREADS)
 
 
 def near_matches(name: object, known: Iterable[str]) -> str:
-    """``"; did you mean 'label'?"`` where known names are much like ``name``, else ``""``.
+    """``"; did you mean 'label'?"`` if a known name is similar to ``name``, else ``""``.
 
-    Upper and lower case count as equal. At most three names are given, the nearest first.
+    Upper and lower case count as equal. At most three names are given, the most similar first.
     """
     if not isinstance(name, str):
         return ""
@@ -72,7 +72,7 @@ def near_matches(name: object, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in quotes, for a message: the first 20 of them, or ``none``."""
+    """Quoted names for a message: the first 24, or ``none``."""
     shown = list(map(repr, islice(names, _MOST_LISTED + 1)))
     if len(shown) > _MOST_LISTED:
         shown[-1] = "..."
@@ -80,7 +80,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def known_names(name: object, known: Iterable[str], words: str = "there are") -> str:
-    """The end of a message about an unknown name: which are much like it, and which there are."""
+    """The end of a message about an unknown name: similar names, and the known ones."""
     names = list(known)
     near = near_matches(name, names)
     return f"{near} ({words} {listed(names)})" if near else f"; {words} {listed(names)}"
@@ -120,7 +120,7 @@ def suggests_options(function: _Function) -> _Function:
 
 
 class CallerPlace(NamedTuple):
-    """A line of the user's program, as `warnings.warn_explicit` takes it."""
+    """A line of the user's program, in the form that `warnings.warn_explicit` takes."""
 
     filename: str
     lineno: int
@@ -129,9 +129,9 @@ class CallerPlace(NamedTuple):
 
 
 def caller_place() -> CallerPlace | None:
-    """The line that called into the library, however deep in it this is, and through whatever loader.
+    """The line that called into the library, however deep the call and through whatever loader.
 
-    In a thread that `calls_from` gave a place, that place. None where there is no such line.
+    In a thread for which `calls_from` set a place, that place. None if there is no such line.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_THROUGH:
@@ -144,12 +144,12 @@ def caller_place() -> CallerPlace | None:
 
 
 def calls_from(place: CallerPlace | None) -> None:
-    """Say where this thread's work was asked for."""
+    """Set the user's line that this thread works for."""
     _thread.place = place
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the line that called into the library (see `caller_place`)."""
+    """Warn at the line that called into the library (see `caller_place`)."""
     place = caller_place()
     if place is None:
         warnings.warn(message, category, stacklevel=2)

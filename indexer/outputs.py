@@ -33,7 +33,7 @@ Closing = TypeVar("Closing", bound=_Closable)
 
 
 def same_file(a: str, b: str) -> bool:
-    """Whether two paths lead to one existing file."""
+    """Whether two paths lead to the same existing file."""
     try:
         return os.path.samefile(a, b)
     except OSError:
@@ -41,7 +41,7 @@ def same_file(a: str, b: str) -> bool:
 
 
 def is_special(path: str) -> bool:
-    """Whether the path is written through, not replaced: standard output, a pipe, a device."""
+    """Whether the path is written to directly, not replaced: standard output, a pipe, a device."""
     if path == STREAM:
         return True
     try:
@@ -52,23 +52,25 @@ def is_special(path: str) -> bool:
 
 
 class Outputs:
-    """A set of output files: written beside their places, renamed into them on a clean exit, removed on any
-    other. What a killed process left is removed by the next that writes into the same folder.
+    """A set of output files: written beside their final names, renamed on a clean exit, removed on any other.
 
-    Used as a context manager. `open` gives a file to write to; nothing shows under the final names before the
-    block ends without an exception. Then every file is flushed to disk and renamed. Where a rename fails,
-    those already done are taken back, and what they had replaced is put in place again. Where the process is
-    killed between two renames, the next that looks into the folder does the others (see `commits`). The old
-    index of a file that is replaced goes. What becomes an object behind a URL is put there at the end, too.
+    Used as a context manager. `open` gives a file to write to; nothing appears under the final names until
+    the block ends without an exception. Then every file is flushed to disk and renamed. If a rename fails,
+    those already done are undone, and the files that they replaced are restored. If the process is killed
+    between two renames, the next process that uses the folder does the others (see `commits`). Whatever else
+    a killed process left is removed by the next one that writes into the same folder. The old index of a file
+    that is replaced is removed. Outputs behind URLs are uploaded at the end, too.
 
-    Raises FileExistsError where an output is one of `inputs`, IsADirectoryError where it is a folder.
+    Raises:
+        FileExistsError: an output is one of `inputs`.
+        IsADirectoryError: an output is a folder.
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
         self._inputs = [local_path(path) or path for path in inputs if path != STREAM]
         self._stack = ExitStack()
         self._temporary = ExitStack()
-        self._folders: dict[str, str] = {}  # the folder of an output: the one in it where it is written
+        self._folders: dict[str, str] = {}  # folder of an output -> the temporary folder inside it
         self._moves: list[tuple[str, str]] = []
         self._uploads: list[tuple[BinaryIO, str]] = []
         self._last = ""
@@ -93,34 +95,34 @@ class Outputs:
             self._temporary.close()
 
     def _name(self, error: BaseException | None) -> None:
-        """Where the disk is full, say for which output."""
+        """Name the output in an error such as a full disk."""
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL and self._last:
             error.filename = self._last
 
     def check(self, path: str) -> None:
-        """Refuse a path that may not be written, before any work is done."""
+        """Refuse a path that must not be written, before any work is done."""
         if is_special(path):
             return
         if is_url(path):
             if path in self._inputs:
-                raise FileExistsError(f"{path} is an input too; inputs are never changed, give another name")
+                raise FileExistsError(f"{path} is also an input and must not change; choose another name")
             if path.endswith("/"):
-                raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+                raise IsADirectoryError(f"{path} is a folder; give a file name")
             return
         if not path:
             raise IsADirectoryError("the output's path is empty")
         if os.path.isdir(path) or not os.path.basename(path):
-            raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+            raise IsADirectoryError(f"{path} is a folder; give a file name")
         for source in self._inputs:
             if same_file(source, path) or os.path.abspath(source) == os.path.abspath(path):
-                raise FileExistsError(f"{path} is an input too; inputs are never changed, give another name")
+                raise FileExistsError(f"{path} is also an input and must not change; choose another name")
         if any(os.path.realpath(path) == final for _, final in self._moves):
             raise FileExistsError(f"{path} is written twice")
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise FileNotFoundError(f"the folder of {path} does not exist")
 
     def open(self, path: str) -> BinaryIO:
-        """A binary file to write what becomes `path`; `-` is standard output."""
+        """A binary file whose content becomes `path`; `-` is standard output."""
         self.check(path)
         self._last = "standard output" if path == STREAM else path
         file: BinaryIO
@@ -140,19 +142,19 @@ class Outputs:
         """The name of a new file that becomes `target` at the end."""
         place = os.path.dirname(target)
         if place not in self._folders:
-            settle(place)  # before what it needs is taken for litter
+            settle(place)  # first, so that files it still needs are not removed as leftovers
             self._folders[place] = self._temporary.enter_context(folder_beside(place))
         temporary = os.path.join(self._folders[place], str(len(self._moves)))
         self._moves.append((temporary, target))
         return temporary
 
     def keep(self, resource: Closing) -> Closing:
-        """Close this, too, when the block ends, in whatever way; what was kept last is closed first."""
+        """Close this too when the block ends, however it ends; the last one kept is closed first."""
         self._stack.callback(resource.close)
         return resource
 
     def close_kept(self) -> None:
-        """Close what was kept up to now, so that no number of outputs is open at a time."""
+        """Close what was kept so far, so that the number of open outputs stays small."""
         self._stack.close()
 
     def _commit(self) -> None:

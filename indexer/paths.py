@@ -1,4 +1,4 @@
-"""Which files a path, list, glob or folder means, the same on every machine; and where their indexes are."""
+"""Which files a path, list, glob or folder means, the same on every machine, and where their indexes are."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _USUAL = (
 
 
 def _usual(paths: Iterable[str]) -> list[str]:
-    """Those with the usual names; where none has one, all that may be data."""
+    """Those with the usual names; if none has one, all that may be data."""
     candidates = sorted((path for path in paths if is_candidate(path)), key=natural_key)
     return [path for path in candidates if is_data_name(path)] or candidates
 
 
 def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = False) -> list[str]:
-    """The data files of a folder, sorted; ``recursive``: of its folders too, links not followed.
+    """The data files of a folder, sorted; ``recursive``: those of its subfolders too. Links are not followed.
 
-    `OSError` where a folder cannot be listed.
+    `OSError` if a folder cannot be listed.
     """
 
     def refuse(error: OSError) -> None:
@@ -55,7 +55,7 @@ def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = Fals
 
 
 def _chosen(given: str, found: list[str]) -> list[str]:
-    """The shards of ``name@N`` in the order of their numbers; `ValueError` where they are several sets."""
+    """The shards of ``name@N`` in the order of their numbers; `ValueError` if they belong to several sets."""
     if not found:
         raise FileNotFoundError(printable(f"no shards of {given}: none is named NAME-00000-of-0000N"))
     sets: dict[tuple[str, str], list[tuple[int, str]]] = {}
@@ -71,7 +71,8 @@ def _chosen(given: str, found: list[str]) -> list[str]:
 
 
 def _expand_url(given: Url, usual_only: bool) -> list[str]:
-    """The objects that a URL means: itself, shards of ``name@N``, what a glob matches, or a folder's."""
+    """The objects that a URL means: itself, the shards of ``name@N``, the matches of a glob, or the objects
+    in a folder."""
     scheme, _, rest = given.full.partition("://")
     magic = _glob.has_magic(rest.partition("?")[0] if scheme in _NO_LISTING else rest)
     name = rest.rsplit("/", 1)[-1]
@@ -84,7 +85,7 @@ def _expand_url(given: Url, usual_only: bool) -> list[str]:
         return [Url(store.url(key), given.options) for key in keys]
 
     if key and not key.endswith("/") and store.exists(key):
-        return [given]  # before what else the name could mean
+        return [given]  # an existing object wins over anything else the name could mean
     folder = key[: len(key) - len(name)] if key else ""
     sharded = sharded_name(name)
     if sharded is not None:
@@ -100,10 +101,10 @@ def _expand_url(given: Url, usual_only: bool) -> list[str]:
 
 def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOptions | None) -> list[str]:
     if not isinstance(item, (str, bytes, os.PathLike)):
-        raise TypeError(f"a path is a str or os.PathLike, not {type(item).__name__}")
+        raise TypeError(f"a path must be a str or os.PathLike, not {type(item).__name__}")
     path = os.fsdecode(item)
     if not path:
-        raise ValueError("a path is an empty string")
+        raise ValueError("a path must not be an empty string")
     if is_url(path):
         local = local_path(path)
         if local is not None:
@@ -118,10 +119,10 @@ def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOption
     if os.path.isdir(path):
         found = walk_folder(path, recursive=recursive, usual_only=usual_only)
         if not found:
-            also = "" if usual_only else ", and then for any file that is no index"
+            also = "" if usual_only else ", then for any file that is not an index"
             raise FileNotFoundError(f"no data files in folder {printable(path)} (looked for {_USUAL}{also})")
         return found
-    if _exists(path):  # a literal name wins over what it would mean otherwise
+    if _exists(path):  # an existing file wins over anything else the name could mean
         return [path]
     folder, name = os.path.split(path)
     sharded = sharded_name(name)
@@ -139,7 +140,7 @@ def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOption
 
 
 def _exists(path: str) -> bool:
-    """Whether a name leads somewhere; `PermissionError` where that may not be asked."""
+    """Whether a path exists; `PermissionError` if this user may not look."""
     try:
         os.lstat(path)
     except PermissionError as error:
@@ -155,15 +156,19 @@ def expand_paths(
     """The files that ``paths`` means: a path, glob, folder or URL (str or PathLike), or a sequence of them.
 
     ``name@8`` is the set of shards ``name-00000-of-00008`` to ``name-00007-of-00008``, each with at most one
-    suffix more; ``name@*`` the one set of any number; ``name@8.gz`` that with this suffix.
+    further suffix. ``name@*`` is the only set, whatever its number of shards. ``name@8.gz`` is the set with
+    this suffix.
 
-    What globs and folders find is sorted naturally and holds no folders, index files, ``_SUCCESS``-like
-    markers, hidden or temporary files; a sequence keeps its order. Of a folder: the files with the usual
-    names (see `names.is_data_name`), or where none has one, all others, unless ``usual_only``.
-    `FileNotFoundError` says what was looked for where nothing is found, `PermissionError` names what may not
-    be looked into, `ValueError` is for no paths at all and for ``name@8`` where several sets are there.
+    The files that a glob or folder yields are in natural order, without folders, index files, markers such
+    as ``_SUCCESS``, and hidden or temporary files. A sequence keeps its order. A folder yields the files with
+    the usual names (see `names.is_data_name`); if it has none, all others, unless ``usual_only``.
 
-    URLs are found through ``store``, and take it along; a `stores.Url` keeps its own.
+    URLs are listed with the options ``store``, and keep them; a `stores.Url` keeps its own.
+
+    Raises:
+        FileNotFoundError: nothing was found; the message says what was looked for.
+        PermissionError: a path may not be looked into; the message names it.
+        ValueError: there are no paths at all, or ``name@8`` matches several sets.
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
         return _expand_one(paths, recursive, usual_only, store)
@@ -177,13 +182,13 @@ def expand_paths(
 
 
 def sidecar_path(data_path: Any) -> str:
-    """Where the index of a data file is by default: its whole name and ``.tfindex``."""
+    """Where the index of a data file is by default: its full name plus ``.tfindex``."""
     path = path_name(data_path)
     return path + ".tfindex" if is_url(path) else index_names(path)[0]
 
 
 def find_index(data_path: Any) -> str | None:
-    """The index beside a data file: the sidecar, else the lineage's ``a.tfindex`` of ``a.tfrecord``."""
+    """The index beside a data file: the sidecar, else ``a.tfindex`` for ``a.tfrecord``, as in 1.x."""
     path = path_name(data_path)
     local = local_path(path)
     if local is None:

@@ -1,4 +1,4 @@
-"""Showing how far a long call is: a bar of tqdm, or a callable of the caller's."""
+"""Shows the progress of a long call: a tqdm bar, or a callable from the caller."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 __all__ = ["Progress", "Report", "shown"]
 
 Report = Callable[[int, int], object]
-"""Called with how much is done, and how much there is in all."""
+"""Called with the amount done and the total."""
 
 Progress = bool | Report | None
-"""What callers give: True for a bar, a callable, or False or None for nothing."""
+"""What callers pass: True for a bar, a callable, or False or None for nothing."""
 
 
 @contextmanager
 def shown(progress: Progress, label: str, *, unit: str = "B") -> Iterator[Report]:
     """The callable to report to while the block runs.
 
-    With True that is a bar of tqdm on standard error; where tqdm is not installed, nothing is shown.
+    With True that is a tqdm bar on standard error; if tqdm is not installed, nothing is shown.
     """
     if callable(progress):
         yield progress

@@ -1,4 +1,4 @@
-"""One pass over one file: where its records are, and what a collector makes of them."""
+"""One pass over one file: finds its records and hands them to a collector."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ __all__ = ["Collector", "scan_index"]
 _WINDOW = 4 << 20
 _HOP = 64 << 10
 _HUGE_PAGE = 2 << 20
-# So many bytes of a map stay in this process; it costs something to let go of them, so this is done rarely.
+# How many bytes of a map may stay in this process. Releasing pages costs time, so it is done rarely.
 _HELD = 32 << 20
 
 
 class Collector(Protocol):
-    """What a build hands each chunk of records to, so that more than places can go into the index.
+    """Gets each chunk of records during a build, so that the index can hold more than positions.
 
-    It may also have ``satisfied_by(index) -> bool``, which `build_indexes` asks before it takes an index for
-    fresh, and ``keep(index)``, which is called before the build with the index that it replaces, if there is
-    one.
+    It may also have ``satisfied_by(index) -> bool``, which `build_indexes` asks before it accepts an index as
+    fresh, and ``keep(index)``, which is called before the build with the index that the build will replace,
+    if there is one.
     """
 
     def update(self, buffer: Any, payload_offsets: UInt64Array, lengths: UInt64Array) -> None:
-        """Payloads of ``lengths[i]`` bytes at ``payload_offsets[i]`` of ``buffer``, in stored order."""
+        """Payloads of ``lengths[i]`` bytes at ``payload_offsets[i]`` in ``buffer``, in stored order."""
 
     def finish(self) -> tuple[Mapping[str, Any], Mapping[str, npt.NDArray[Any]]]:
-        """Metadata that msgpack can hold, and arrays of one entry a record."""
+        """Metadata that msgpack can hold, and arrays with one entry per record."""
 
 
 def _room(count: int) -> UInt64Array:
-    """Two rows of ``count`` numbers that are not set yet.
+    """Two rows of ``count`` uninitialized numbers.
 
-    Many of them begin where a huge page may begin, for which NumPy asks the system: one page fault instead of
-    some hundred, which is a tenth of the time of a whole build.
+    Large arrays are aligned to huge pages, which NumPy asks the system for: one page fault instead of
+    hundreds, which saves a tenth of the time of a build.
     """
     if 16 * count < _HUGE_PAGE // 2:
         return np.empty((2, count), np.uint64)
@@ -69,7 +69,7 @@ def _room(count: int) -> UInt64Array:
 
 
 class _Places:
-    """Offsets and lengths as they come in, in arrays that grow; ``likely``: bytes that probably come."""
+    """Collects offsets and lengths in arrays that grow; ``likely``: how many bytes of data to expect."""
 
     def __init__(self, likely: int) -> None:
         self._rows = _room(0)
@@ -93,7 +93,7 @@ class _Places:
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """What changes when a local file is written to or replaced."""
+    """A value that changes when a local file is written to or replaced."""
     try:
         found = os.stat(path)
     except OSError:
@@ -101,8 +101,8 @@ def _state(path: str) -> tuple[int, ...] | None:
     return found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
 
 
-def _hop(data: DataFile, verify: int, places: _Places) -> int:
-    """From header to header of a file that is not mapped, without reading long payloads; the end reached."""
+def _scan_headers(data: DataFile, verify: int, places: _Places) -> int:
+    """Scan the headers of a file that is not mapped without reading long payloads; returns the end."""
     at = 0
     while at < data.size:
         window = data.view(at, min(_HOP, data.size - at))
@@ -113,7 +113,7 @@ def _hop(data: DataFile, verify: int, places: _Places) -> int:
         at += found.end
         reason, length = found.reason, 0
         if reason is None and not last and found.end + HEADER_SIZE <= window.nbytes:
-            # The payload goes beyond the window: the header alone says where the next one is.
+            # The payload extends beyond the window; its header says where the next one is.
             length = int.from_bytes(window[found.end : found.end + 8], "little")
             if (
                 verify >= VERIFY_LENGTHS
@@ -140,8 +140,10 @@ def _pass(
     places: _Places,
     told: Callable[[int], object],
 ) -> tuple[int, bytes | None]:
-    """Every record of the stream, checked and handed to the collector; the size of the stream, and the digest
-    where payloads were read."""
+    """Check every record of the stream and hand it to the collector.
+
+    Returns the size of the stream, and the digest if payloads were read.
+    """
     end = held = 0
     digest = Digest() if verify >= VERIFY_ALL else None
     window = (
@@ -194,7 +196,7 @@ def _scan_file(
     elif data.mapped or collector is not None or verify >= VERIFY_ALL:
         stream_size, digest = _pass(data, "", verify, collector, num_threads, places, told)
     else:
-        stream_size = _hop(data, verify, places)
+        stream_size = _scan_headers(data, verify, places)
     metadata, columns = collector.finish() if collector is not None else ({}, {})
     offsets, lengths = places.arrays()
     return RecordIndex(
@@ -214,10 +216,10 @@ def _scan_file(
 
 
 def _check_empty(path: str) -> None:
-    """`OSError` where a file of size 0 has bytes all the same: no offset in it means anything."""
+    """`OSError` if a file of size 0 has content all the same: offsets in it mean nothing."""
     with open(path, "rb", buffering=0) as file:
         if file.read(1):
-            reason = "it has bytes though its size is 0, so it can only be read forward, as a stream"
+            reason = "its size is 0 but it has content, so it can only be read forward, as a stream"
             raise OSError(errno.ESPIPE, reason, path)
 
 
@@ -232,9 +234,9 @@ def scan_index(
 ) -> RecordIndex:
     """The index of a path, URL, seekable file object or `DataFile`, in memory; nothing is written.
 
-    With ``verify=VERIFY_LENGTHS`` a plain file is hopped through from header to header; a compressed one is
-    decompressed, forward and in constant memory. Raises at the first damage. A file that changes meanwhile is
-    an `IndexFileError`; one that has bytes though its size is 0 (as in /proc) an `OSError`.
+    With ``verify=VERIFY_LENGTHS`` only the headers of a plain file are scanned. A compressed file is
+    decompressed, forward and in constant memory. Raises at the first damage. If the file changes meanwhile,
+    that is an `IndexFileError`; if it has content though its size is 0 (as in /proc), an `OSError`.
     """
     num_threads = check_threads(num_threads)
     if isinstance(data_path, DataFile):

@@ -21,14 +21,15 @@ from .stores import StoreOptions
 __all__ = ["ShardSet", "expand_shards", "shard_sets"]
 
 _LISTED = 20
-# So many ignored files of a folder are looked at.
+# How many ignored files of a folder are opened to see what they are.
 _LOOKED_AT = 256
 
 
 class ShardSet(NamedTuple):
-    """`pattern`: the names with `*` for the number. `total` shards belong to it, `present` are there.
-    `missing` lists at most 20 numbers, `num_missing` counts all; `odd` are numbers that the total does not
-    allow."""
+    """`pattern`: the names with `*` for the number. `total`: how many shards belong to the set; `present`:
+    how many exist. `missing` lists at most 20 numbers, `num_missing` counts all; `odd`: numbers above the
+    total.
+    """
 
     pattern: str
     total: int
@@ -42,7 +43,7 @@ class ShardSet(NamedTuple):
         return not self.num_missing and not self.odd
 
     def __str__(self) -> str:
-        """What is there and what is missing, for people."""
+        """Which shards exist and which are missing, in words."""
         shards = f"{self.total:,} shard{'s' * (self.total != 1)}"
         if self.complete:
             return f"{self.pattern}: complete, {shards}"
@@ -51,13 +52,15 @@ class ShardSet(NamedTuple):
             more = ", …" if self.num_missing > len(self.missing) else ""
             words += f"; missing: {', '.join(f'{number:05d}' for number in self.missing)}{more}"
         if self.odd:
-            words += f"; beyond the count: {', '.join(map(str, self.odd))}"
+            words += f"; above the total: {', '.join(map(str, self.odd))}"
         return words
 
 
 def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
-    """The shard sets that these files belong to, in the order of their first shards; shards that lie beside
-    them count as present, whether they were given or not."""
+    """The shard sets that these files belong to, in the order of their first shards.
+
+    Shards in the same folder count as present whether they were given or not.
+    """
     found: dict[tuple[str, str, str, str], set[int]] = {}
     for path in paths:
         folder, name = os.path.split(path)
@@ -76,10 +79,10 @@ def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
 
 
 def expand_shards(paths: Any, store: StoreOptions | None = None) -> list[str]:
-    """`expand_paths`, with a `UserWarning` for each shard set that a glob or folder finds incomplete, and for
-    a folder that holds two sets or ignored files that look like data.
+    """`expand_paths`, with a `UserWarning` for each incomplete shard set found by a glob or in a folder, and
+    for a folder that holds two sets or ignored files that look like data.
 
-    Files that are named one by one are a choice, and those behind URLs are not looked for.
+    Files named one by one are taken as a deliberate choice. Shards behind URLs are not checked.
     """
     if isinstance(paths, Iterator) and not hasattr(paths, "read"):
         paths = list(paths)
@@ -96,14 +99,14 @@ def expand_shards(paths: Any, store: StoreOptions | None = None) -> list[str]:
 
 
 def _warn_of_folder(folder: str, found: list[str]) -> None:
-    """Say so where the files of a folder may not be what is meant."""
+    """Warn if the files of a folder may not be what the user means."""
     inside = [path for path in found if os.path.dirname(path) == folder.rstrip("/")]
     sets = shard_sets(inside)
     if len(sets) > 1:
         names = ", ".join(group.pattern for group in sets[:_LISTED])
-        hint = f"a glob chooses: {sets[0].pattern}"
+        hint = f"use a glob to choose one: {sets[0].pattern}"
         warn_caller(
-            printable(f"folder {folder} holds {len(sets)} sets of shards ({names}), all are read; {hint}")
+            printable(f"folder {folder} holds {len(sets)} sets of shards ({names}); all are read; {hint}")
         )
     known = set(inside)
     others = (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
@@ -111,10 +114,10 @@ def _warn_of_folder(folder: str, found: list[str]) -> None:
     looking = [path for path in left if _looks_like_data(path)]
     if looking:
         names = ", ".join(map(os.path.basename, looking[:_LISTED]))
-        hint = "name them, or give a glob, to read them"
+        hint = "to read them, name them or use a glob"
         warn_caller(
             printable(
-                f"folder {folder}: files that look like TFRecord have other names and are ignored "
+                f"folder {folder}: some files look like TFRecord but are ignored because of their names "
                 f"({names}); {hint}"
             )
         )

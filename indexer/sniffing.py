@@ -8,11 +8,11 @@ import os
 __all__ = ["HEAD_SIZE", "TAIL_SIZE", "file_tail", "sniff"]
 
 HEAD_SIZE = 512
-"""So many bytes from the start are looked at to tell what a file or stream is."""
+"""How many bytes from the start are examined to tell what a file or stream is."""
 TAIL_SIZE = 8
-"""So many bytes from the end can tell more."""
+"""How many bytes from the end are examined too."""
 
-# (where, bytes, name): the first that fits is the answer.
+# (offset, bytes, name): the first match is the answer.
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x1f\x8b", "gzip data"),
     (0, b"\x28\xb5\x2f\xfd", "zstd data"),
@@ -20,7 +20,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"BZh", "bzip2 data"),
     (0, b"\x04\x22\x4d\x18", "lz4 data"),
     (0, b"\xff\x06\x00\x00sNaPpY", "snappy data"),
-    (0, b"PK\x03\x04", "a zip archive (PyTorch and .npz files are such, too)"),
+    (0, b"PK\x03\x04", "a zip archive (PyTorch and .npz files are zip archives too)"),
     (0, b"PK\x05\x06", "an empty zip archive"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (0, b"Rar!\x1a\x07", "a rar archive"),
@@ -68,27 +68,27 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"MZ\x90\x00", "a program"),
 )
 _SSTABLE = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"
-# What comes after the version in a pickle: a frame, or the opcode of a first value.
+# The opcodes that may follow the version in a pickle: a frame, or a first value.
 _PICKLE_NEXT = b"\x95})](ccX\x8cq\x8eKMJGUTB\x88\x89N"
 
 
 def sniff(head: bytes, tail: bytes = b"") -> str | None:
-    """What a file looks like, in words that follow "looks like "; None: no idea.
+    """What a file looks like, in words that follow "looks like "; None if unknown.
 
     Args:
-        head: its first bytes, at most 512 of which are looked at. tail: its last 8 bytes, where they are
-        known.
+        head: the first bytes; at most 512 of them are examined.
+        tail: the last 8 bytes, if known.
     """
     head = bytes(head[:HEAD_SIZE])
     for at, signature, name in _SIGNATURES:
         if head[at : at + len(signature)] == signature:
             return name
     if tail.endswith(_SSTABLE):
-        return "an SSTable, such as LevelDB and the index of a TensorFlow checkpoint"
+        return "an SSTable, as used by LevelDB and for the index of a TensorFlow checkpoint"
     if len(head) >= 2 and head[0] == 0x78 and (head[0] << 8 | head[1]) % 31 == 0 and not head[1] & 0x20:
         return "zlib data"
     if head and not any(head):
-        return "zeros, as of space that was reserved and never written"
+        return "zeros, such as space that was reserved and never written"
     if len(head) >= 3 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] in _PICKLE_NEXT:
         return "a Python pickle"
     if _is_safetensors(head):
@@ -101,7 +101,7 @@ def sniff(head: bytes, tail: bytes = b"") -> str | None:
 
 
 def file_tail(path: str | None) -> bytes:
-    """The last 8 bytes of a local file, ``b""`` where they cannot be read."""
+    """The last 8 bytes of a local file, ``b""`` if they cannot be read."""
     if path is None:
         return b""
     try:
@@ -113,12 +113,12 @@ def file_tail(path: str | None) -> bytes:
 
 
 def _is_safetensors(head: bytes) -> bool:
-    """A length of a JSON header, and the header."""
+    """Whether the head is the length of a JSON header, then the header."""
     return head[8:10] == b'{"' and 2 <= int.from_bytes(head[:8], "little") < 1 << 28
 
 
 def _is_example(head: bytes) -> bool:
-    """Features, an entry, and a key that is text, each within the one before it."""
+    """Whether the head is nested like an Example: features, an entry, and a key that is text."""
     at, end = 0, 1 << 31
     for _ in range(3):
         if head[at : at + 1] != b"\x0a":
@@ -131,7 +131,7 @@ def _is_example(head: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint of at most five bytes and where it ends; -1 where there is none."""
+    """A varint of at most five bytes and where it ends; -1 if there is none."""
     value = 0
     for shift, byte in enumerate(data[at : at + 5]):
         value |= (byte & 127) << 7 * shift
@@ -153,7 +153,7 @@ def _is_text(head: bytes) -> bool:
 def _text(head: bytes) -> str:
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):
-        return "an HTML page, perhaps the error page of a download"
+        return "an HTML page, perhaps the error page of a failed download"
     if start.startswith(b"<"):
         return "XML"
     if start.startswith((b"{", b"[")):
@@ -166,7 +166,7 @@ def _text(head: bytes) -> str:
 
 
 def _is_csv(lines: list[str]) -> bool:
-    """Whether the first two lines have as many fields."""
+    """Whether the first two lines have the same number of fields."""
     if len(lines) < 3:
         return False
     for delimiter, least in ((",", 2), (";", 2), ("\t", 3)):

@@ -1,4 +1,4 @@
-"""The columns of an index file: checked when they are first asked for, and private copies from then on."""
+"""The columns of an index file: checked when first used, and private copies from then on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["StoredArray", "StoredColumns"]
 
 
 class StoredArray(NamedTuple):
-    """An array as it lies in the index file, and its checksum."""
+    """An array as stored in the index file, and its checksum."""
 
     values: npt.NDArray[Any]
     checksum: int
 
     def checked(self) -> npt.NDArray[Any] | None:
-        """A read-only copy; None where the checksum does not match."""
+        """A read-only copy; None if the checksum does not match."""
         copy = np.array(self.values)
         copy.flags.writeable = False
         return copy if crc32c(copy.reshape(-1).view(np.uint8)) == self.checksum else None
@@ -29,9 +29,9 @@ class StoredArray(NamedTuple):
 class StoredColumns(Mapping[str, npt.NDArray[Any]]):
     """Columns by name.
 
-    ``stored``: for each its values, and where records lack one also which records have one (bool).
-    ``before_read`` is called before an array of the file is touched, ``before_use`` before a column is given
-    out; both may raise. ``damaged`` makes the error of a column whose checksum does not match.
+    ``stored``: the values of each, and if some records lack a value, also which records have one (bool).
+    ``before_read`` is called before an array of the file is read, ``before_use`` before a column is returned;
+    both may raise. ``damaged`` makes the error for a column whose checksum does not match.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class StoredColumns(Mapping[str, npt.NDArray[Any]]):
         self._ready: dict[str, npt.NDArray[Any]] = {}
 
     def guarded(self, before_use: Callable[[], object]) -> StoredColumns:
-        """The same columns, given out after ``before_use`` returned."""
+        """The same columns, returned only after a call of ``before_use``."""
         return StoredColumns(
             self._stored, before_read=self._before_read, damaged=self._damaged, before_use=before_use
         )

@@ -1,7 +1,7 @@
 """The one forward scanner over frames, for plain files, compressed streams and pipes alike.
 
-What loaders, index builds and checks read goes through `iter_chunks`, so that all of them see the same
-records, the same errors, and use the same bounded memory.
+Loaders, index builds and checks all read through `iter_chunks`, so they see the same records and the same
+errors, and memory is bounded for all of them.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _CHUNK_SIZE = 1 << 20
 
 
 class Chunk(NamedTuple):
-    """Some good frames that follow each other.
+    """A run of good frames.
 
-    ``buffer``: where they are; of a mapped file the whole map, else fresh bytes that nothing else will write
-    to. ``offsets``: of the frames, from the start of ``buffer``, uint64. ``lengths``: of the payloads,
+    ``buffer``: what holds them: the whole map of a mapped file, else fresh bytes that nothing else writes to.
+    ``offsets``: where the frames start in ``buffer``, uint64. ``lengths``: sizes of the payloads in bytes,
     uint64. ``base_offset``: where ``buffer`` starts in the (decompressed) stream. ``first_record``: number of
-    the first one.
+    the first record.
     """
 
     buffer: memoryview
@@ -83,18 +83,22 @@ def iter_chunks(
 ) -> Iterator[Chunk]:
     """The frames of a path, URL, file object, `DataFile` or `InputStream`, in stored order, chunk by chunk.
 
-    Good records come first, then what is wrong is raised: `CorruptRecordError` or `CompressionError`, with
-    file, record and offset. With ``on_damage`` it is given the error instead: a record whose payload is
-    damaged is passed over; after a damaged length, a cut or a damaged stream the rest is given up. A chunk is
-    about ``chunk_size`` bytes and at most ``max_records`` records; a longer record has one for itself, which
-    grows only as its bytes arrive, and to ``max_record_bytes`` at most (None: `most_record_bytes`; what is
-    mapped needs no limit). With ``payloads=False`` only places are wanted: the chunk of such a record has an
-    empty buffer, and nothing of it is kept. ``start``: (offset, record) of the frame to begin with;
-    `ValueError` where the data ends before it.
+    Good records come first, then the error is raised: `CorruptRecordError` or `CompressionError`, with file,
+    record and offset. With ``on_damage`` the error goes to that function instead. Then a record with a
+    damaged payload is skipped; after a damaged length, a truncation or a damaged stream, the rest of the data
+    is not read.
+
+    A chunk has about ``chunk_size`` bytes and at most ``max_records`` records. A longer record has a chunk of
+    its own, which grows only as its bytes arrive, up to ``max_record_bytes`` (None: `most_record_bytes`;
+    mapped data needs no limit). With ``payloads=False`` only positions are wanted: the chunk of such a record
+    has an empty buffer, and its bytes are not kept. ``start``: (offset, record) of the frame to begin with;
+    `ValueError` if the data ends before it.
     """
     name, num_threads = normalize_compression(compression_type), check_threads(num_threads)
     if (max_records is not None and max_records < 1) or min(start) < 0:
-        raise ValueError(f"max_records is at least 1 and start not negative, not {max_records} and {start}")
+        raise ValueError(
+            f"max_records must be at least 1 and start not negative, not {max_records} and {start}"
+        )
     closing: Any = None
     if isinstance(source, (str, bytes, os.PathLike)):
         source = closing = open_source(source, name, mmap=mmap)
@@ -120,11 +124,11 @@ def iter_chunks(
 def open_source(
     source: Any, compression_type: str | None = None, *, mmap: bool = True
 ) -> DataFile | InputStream:
-    """Open a path or URL for `iter_chunks`: a plain local file mapped, everything else as a stream."""
+    """Open a path or URL for `iter_chunks`: map a plain local file, open anything else as a stream."""
     compression, path = normalize_compression(compression_type), path_name(source)
     if mmap and compression in ("", "auto") and not is_url(path) and os.path.isfile(path):
         data = open_data(source)
-        # Files of /proc say that they have no bytes, and have some.
+        # Files in /proc report a size of 0 and still have content.
         if data.mapped and data.size and (not compression or detect(data.head(HEAD_SIZE)) is None):
             return data
         data.close()
@@ -132,8 +136,8 @@ def open_source(
 
 
 def most_record_bytes() -> int:
-    """How long a record may be that is read from a stream, where nothing else is said: 2 GiB, or a quarter of
-    the memory that this process may use."""
+    """The default limit for a record that is read from a stream: 2 GiB, or a quarter of the memory that this
+    process may use if that is less."""
     most = [2 << 30]
     try:
         most.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
@@ -252,7 +256,7 @@ class _Walk:
                 failure = self._too_long(length, base)
                 break
             if failure is not None and failure.reason == "bad_stream":
-                self.verify = VERIFY_ALL  # what came out of it last may be damaged already
+                self.verify = VERIFY_ALL  # the last bytes it gave may already be damaged
             buffer = memoryview(filled).toreadonly()
             at = 0
             while at < len(buffer):
@@ -263,7 +267,7 @@ class _Walk:
                 progress, at = found.end > at, found.end
                 if found.reason is not None:
                     if failure is not None and failure.reason == "bad_stream" and self.on_damage is None:
-                        break  # the stream is what is damaged; the record only shows it
+                        break  # the stream is damaged, not the record
                     self.damaged(self.corrupt(found.reason, base + at, bytes(buffer[:HEAD_SIZE])))
                     if found.reason != "bad_payload_crc":
                         return
@@ -277,14 +281,14 @@ class _Walk:
             self.damaged(failure.at(self.record, base))
 
     def _claimed(self, rest: Any) -> int | None:
-        """The length of the record at the start of ``rest``, where its header is there and good."""
+        """The length of the record at the start of ``rest``, if its header is complete and good."""
         if len(rest) < HEADER_SIZE:
             return None
         length = int.from_bytes(rest[:8], "little")
         return length if self.verify < VERIFY_LENGTHS or frame_header(length) == rest[:HEADER_SIZE] else None
 
     def _pass_over(self, stream: Any, count: int, base: int) -> CompressionError | CorruptRecordError | None:
-        """Read so many bytes and forget them; what kept it from that."""
+        """Read this many bytes and discard them; returns the error that prevented it, if any."""
         try:
             while count > 0:
                 piece = stream.read_some(min(count, _CHUNK_SIZE))
@@ -304,10 +308,10 @@ class _Walk:
     def _fill(
         self, stream: Any, rest: Any, length: int | None
     ) -> tuple[bytearray, bool, CompressionError | TruncatedRecordError | None]:
-        """A fresh buffer of what was left and at least what its first frame needs; (buffer, at end, failure).
+        """A fresh buffer: the bytes left over, and at least what the first frame needs.
 
-        A source that gives little at a time is waited for until a fair chunk is there, unless few records are
-        asked for, as by those who look at a pipe.
+        Returns (buffer, at end, failure). If the source gives only a little at a time, this waits until a
+        chunk of reasonable size has arrived, unless few records are asked for, as when peeking at a pipe.
         """
         filled = bytearray(rest)
         need = len(filled) + 1 if self.max_records is not None else max(len(filled) + 1, self.chunk_size // 4)

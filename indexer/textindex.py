@@ -1,4 +1,4 @@
-"""The lines of a text index, ``offset size`` each: numbers to text and back."""
+"""Reads and writes the lines of a text index, ``offset size`` each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE = re.compile(rb"[ \t]*(?:([0-9]+)[ \t]+([0-9]+)[ \t]*)?\r?\Z")
 
 
 def format_text(offsets: UInt64Array, lengths: UInt64Array) -> Iterator[bytes]:
-    """The lines of frames at ``offsets`` with payloads of ``lengths`` bytes, uint64 ``(n,)``; in blocks."""
+    """The lines for frames at ``offsets`` with payloads of ``lengths`` bytes, uint64 ``(n,)``; in blocks."""
     for first in range(0, len(offsets), _BLOCK):
         starts = np.ascontiguousarray(offsets[first : first + _BLOCK])
         sizes = lengths[first : first + _BLOCK] + np.uint64(FRAME_OVERHEAD)
@@ -29,7 +29,7 @@ def format_text(offsets: UInt64Array, lengths: UInt64Array) -> Iterator[bytes]:
 
 
 def parse_text(text: memoryview) -> tuple[UInt64Array, UInt64Array, int]:
-    """Offsets, frame sizes, and the first line that is no entry (from 1), 0 where all are."""
+    """Offsets, frame sizes, and the number (from 1) of the first line that is not an entry, 0 if all are."""
     data = bytes(text)
     capacity = min(data.count(b"\n"), len(data) // 4) + 1
     offsets, sizes = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)

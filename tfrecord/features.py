@@ -1,6 +1,6 @@
-"""What to extract: the specs of features, their short names, and the plan made of them.
+"""What to decode: the specs of features, their short names, and the plan made from them.
 
-A spec alone decides the type of its column. `FixedLenFeature` is a dense array; `VarLenFeature`,
+The spec alone decides the type of a column. `FixedLenFeature` is a dense array; `VarLenFeature`,
 `RaggedFeature` and the short names (``"byte"``/``"bytes"``, ``"int"``/``"int64"``, ``"float"``/``"float32"``)
 are ragged. ``"str"`` and ``"string"`` are bytes, as in TensorFlow.
 """
@@ -35,7 +35,7 @@ __all__ = [
     "resolve_dtype",
 ]
 
-# The stored kind of each name, and the dtype of the result. Bytes have no dtype.
+# The stored type of each name, and the dtype of the result. Bytes have no dtype.
 DTYPES: dict[str, tuple[str, str | None]] = {
     "byte": ("bytes", None),
     "bytes": ("bytes", None),
@@ -52,14 +52,14 @@ _PYTHON_TYPES: dict[Any, str] = {bytes: "bytes", int: "int64", float: "float32",
 
 
 def resolve_dtype(dtype: Any) -> tuple[str, str | None]:
-    """The stored kind and the result's dtype that a type stands for.
+    """The stored type and the result's dtype that a type name stands for.
 
     Args:
-        dtype: a name (blanks around it are ignored), a NumPy dtype or scalar class, one of the classes
+        dtype: a name (surrounding blanks are ignored), a NumPy dtype or scalar class, one of the classes
             `bytes`, `int`, `float`, `bool`, or a TensorFlow dtype such as ``tf.string``.
 
     Raises:
-        ValueError: it stands for none; the message lists the valid names.
+        ValueError: the type is unknown; the message lists the valid names.
     """
     name = _dtype_name(dtype)
     if name is None or name not in DTYPES:
@@ -75,17 +75,17 @@ def _dtype_name(dtype: Any) -> str | None:
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
         described = np.dtype(dtype)
         return "bytes" if described.kind == "S" else described.name
-    # A TensorFlow dtype, of which these two attributes are known.
+    # A TensorFlow dtype, recognized by these two attributes.
     if hasattr(dtype, "as_numpy_dtype") and isinstance(getattr(dtype, "name", None), str):
         return str(dtype.name).removesuffix("_ref")
     return None
 
 
 def check_cast(values: np.ndarray[Any, Any], dtype: str) -> tuple[np.ndarray[Any, Any], int]:
-    """Stored numbers (int64 or float32) in another dtype, and the index of the first that does not fit (-1:
-    all do).
+    """Stored numbers (int64 or float32) in another dtype, and the index of the first that does not fit (-1
+    if all fit).
 
-    Integers and bool must keep their value; float64 always does; float16 rounds to nearest, and only a finite
+    Integers and bool must keep their value; float64 always does. float16 rounds to nearest; only a finite
     value that would become infinite does not fit.
     """
     target = np.dtype(dtype)
@@ -106,12 +106,12 @@ def check_cast(values: np.ndarray[Any, Any], dtype: str) -> tuple[np.ndarray[Any
 
 
 def _resolve(dtype: Any, raw: bool) -> tuple[str, str | None]:
-    """As `resolve_dtype`; of raw arrays, which are stored as bytes, little-endian."""
+    """Like `resolve_dtype`, for raw arrays, which are stored as little-endian bytes."""
     kind, target = resolve_dtype(dtype)
     if not raw:
         return kind, target
     if target is None:
-        raise ValueError(f"raw=True needs the dtype of the array in the bytes, one of {', '.join(_RAW)}")
+        raise ValueError(f"raw=True needs the dtype of the array in the bytes: one of {', '.join(_RAW)}")
     if isinstance(dtype, np.dtype) and dtype.byteorder == ">":
         raise ValueError(f"raw buffers are little-endian; {dtype!r} is not")
     return "bytes", target
@@ -125,7 +125,7 @@ def _normal_shape(shape: Any, *, raw: bool) -> tuple[int, ...]:
     try:
         result = tuple(operator.index(size) for size in sizes)
     except TypeError:
-        raise ValueError(f"a shape is integers, not {shape!r}") from None
+        raise ValueError(f"a shape must be integers, not {shape!r}") from None
     open_sizes = sum(size == -1 for size in result)
     if any(size < -1 for size in result) or open_sizes > (1 if raw else 0):
         allowed = (
@@ -135,14 +135,14 @@ def _normal_shape(shape: Any, *, raw: bool) -> tuple[int, ...]:
         )
         raise ValueError(f"the shape {result} is not valid: {allowed}")
     if -1 in result and 0 in result:
-        raise ValueError(f"the shape {result} is not valid: -1 cannot be worked out beside a 0")
+        raise ValueError(f"the shape {result} is not valid: -1 cannot be computed beside a 0")
     if math.prod(abs(size) for size in result) >= 2**31:
         raise ValueError(f"the shape {result} has more than 2**31 - 1 elements")
     return result
 
 
 def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, ...], raw: bool) -> Any:
-    """A default as something hashable: little-endian bytes of a whole row, or a tuple of bytes."""
+    """A default in hashable form: little-endian bytes of a whole row, or a tuple of bytes."""
     if kind == "bytes" and not raw:
         values = (
             [value]
@@ -152,7 +152,7 @@ def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, 
         try:
             row = [item.encode() if isinstance(item, str) else bytes(memoryview(item)) for item in values]
         except TypeError:
-            raise ValueError(f"default_value of a bytes feature is bytes, not {value!r}") from None
+            raise ValueError(f"default_value of a bytes feature must be bytes, not {value!r}") from None
         count = math.prod(shape)
         if len(row) == 1:
             row *= count
@@ -166,7 +166,7 @@ def _normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, 
     else:
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"default_value {value!r} is no {dtype}")
+            raise ValueError(f"default_value {value!r} is not a {dtype}")
         with np.errstate(all="ignore"):
             cast = array.astype(target)
         exact = target.kind == "f" or (array.dtype.kind != "f" or np.isfinite(array).all())
@@ -194,11 +194,11 @@ EMPTY, NAMED, REQUIRED = "empty", "named", "required"
 class Column:
     """One requested feature, ready for the kernels.
 
-    ``kind`` is None where any kind will do. ``shape`` is None for a ragged column. ``dtype`` is None for
+    ``kind`` is None if any type will do. ``shape`` is None for a ragged column. ``dtype`` is None for
     bytes.
-    ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes. ``absent`` says what a
-    record without a ragged column is: ``EMPTY`` (an empty row), ``NAMED`` (the same, but some record should
-    have it) or ``REQUIRED`` (an error).
+    ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes. ``absent`` says what to do
+    about a record that lacks a ragged column: ``EMPTY`` (an empty row), ``NAMED`` (the same, but at least one
+    record should have it) or ``REQUIRED`` (an error).
     """
 
     key: str
@@ -208,7 +208,7 @@ class Column:
     default: Any = None
     raw: bool = False
     absent: str = EMPTY
-    #: Whether a dense column is numbers just as they are stored.
+    #: Whether a dense column holds numbers exactly as stored.
     stored: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -217,7 +217,7 @@ class Column:
 
 
 class _Spec:
-    """What the three specs share: they are values, compared and hashed by what they say."""
+    """The common base of the three specs: immutable values, compared and hashed by their content."""
 
     __slots__ = ("_column", "_hash", "dtype")
     _column: Column
@@ -243,23 +243,23 @@ class _Spec:
 class FixedLenFeature(_Spec):
     """The same number of values in every record: a dense column of shape ``(n, *shape)``.
 
-    A raw array whose first size is -1 may differ in it from record to record; its column is a `Ragged` whose
+    If the first size of a raw array is -1, it may vary between records; the column is then a `Ragged` whose
     `values` have the shape ``(total, *shape[1:])``.
 
     Args:
         shape: sizes of one record's values; ``()`` or ``[]`` for a scalar, an int for a vector.
         dtype: ``"float32"``, ``"int64"``, ``"bytes"``, a short name, or a target dtype (``"int32"``,
             ``"uint8"``, ``"bool"``, ``"float64"``, ``"float16"``, ...; NumPy dtypes and scalar classes too).
-            Integers and bool must be exact, float16 rounds.
-        default_value: what a record gets where the feature is missing, has no kind, or is empty: one value
-            for all places, or a whole row. None: such a record is an error.
+            Integers and bool must be exact; float16 rounds.
+        default_value: what a record gets if the feature is missing, has no type, or is empty: one value for
+            all elements, or a whole row. None: such a record is an error.
         raw: the feature is one byte string, the little-endian buffer of an array of `dtype` and `shape`. One
-            size may be -1 and is worked out from the length; all records of a batch must have the same,
+            size may be -1 and is computed from the length; it must be the same for all records of a batch,
             unless it is the first.
 
     Raises:
-        ValueError: unknown dtype (the message lists the valid ones), bad shape, or a default that does not
-            fit.
+        ValueError: an unknown dtype (the message lists the valid ones), a bad shape, or a default that does
+            not fit.
     """
 
     __slots__ = ("default_value", "raw", "shape")
@@ -295,15 +295,15 @@ class VarLenFeature(_Spec):
     """Any number of values in each record: a `Ragged` column.
 
     Args:
-        dtype: as that of `FixedLenFeature`.
-        raw: the feature is one byte string, the little-endian buffer of an array of `dtype`, as large as it
-            is. A record without the feature, or with an empty list, is an empty row.
-        shape: of the array in a raw feature. Its first size is -1, so that row i of the column has the shape
-            ``(rows, *shape[1:])``, and the column's `values` ``(total, *shape[1:])``.
+        dtype: as for `FixedLenFeature`.
+        raw: the feature is one byte string, the little-endian buffer of an array of `dtype`, of any size. A
+            record without the feature, or with an empty list, is an empty row.
+        shape: the shape of the array in a raw feature. Its first size is -1, so row i of the column has the
+            shape ``(rows, *shape[1:])``, and the column's `values` ``(total, *shape[1:])``.
 
     Raises:
-        ValueError: unknown dtype (the message lists the valid ones), a shape that does not begin with -1, or
-            one without `raw`.
+        ValueError: an unknown dtype (the message lists the valid ones), a shape that does not begin with -1,
+            or a shape without `raw`.
 
     >>> VarLenFeature("float32", raw=True, shape=(-1, 3))  # points of a mesh
     VarLenFeature('float32', raw=True, shape=(-1, 3))
@@ -322,10 +322,10 @@ class VarLenFeature(_Spec):
             if sizes[:1] != (-1,):
                 raise ValueError(f"the shape {sizes} of a {type(self).__name__} does not begin with -1")
         elif shape is not None:
-            raise ValueError("shape is of raw arrays: give raw=True too")
+            raise ValueError("shape is only for raw arrays: give raw=True too")
         for name, value in (("dtype", dtype), ("raw", bool(raw)), ("shape", sizes)):
             object.__setattr__(self, name, value)
-        # An empty row where there is none: the default of an empty array.
+        # A record without the feature is an empty row: the default is an empty array.
         self._settle(Column("", "bytes", target, sizes, b"", True) if raw else Column("", kind, target))
 
     def __repr__(self) -> str:
@@ -348,12 +348,12 @@ def _remake(cls: type, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class FeaturePlan:
-    """Compiled features: hashable and picklable. ``columns`` is None where every feature found is wanted."""
+    """Compiled features: hashable and picklable. ``columns`` is None if every feature found is wanted."""
 
     columns: tuple[Column, ...] | None
-    #: Columns whose single values are more than what is stored: dense, raw, or of another dtype.
+    #: Columns whose values differ from what is stored: dense, raw, or with another dtype.
     special: tuple[Column, ...] = field(init=False, compare=False, repr=False)
-    #: Whether there are dense columns of no values, which single records have to be asked for once more.
+    #: Whether there are dense columns without values, which single records must be asked for again.
     hollow: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
@@ -374,13 +374,13 @@ class FeaturePlan:
 
     @cached_property
     def required(self) -> tuple[tuple[int, Column], ...]:
-        """Place and column of each ragged one that every record must have."""
+        """Number and column of each ragged column that every record must have."""
         return tuple((i, column) for i, column in enumerate(self.columns or ()) if column.absent == REQUIRED)
 
     @cached_property
     def needed(self) -> tuple[tuple[int, Column], ...]:
-        """Place and column of each that every record must have, which of feature lists the dense ones without
-        a default are, too."""
+        """Number and column of each column that every record must have; for feature lists that includes dense
+        ones without a default."""
         return tuple(
             (i, column)
             for i, column in enumerate(self.columns or ())
@@ -392,10 +392,10 @@ class FeaturePlan:
         return None if self.columns is None else tuple(column.key for column in self.columns)
 
     def select(self, names: Iterable[str]) -> FeaturePlan:
-        """The plan of some of the columns, in the order asked; a name that comes again counts once.
+        """The plan for some of the columns, in the given order; repeated names count once.
 
         Raises:
-            KeyError: a name that the plan does not have.
+            KeyError: the plan does not have one of the names.
         """
         wanted = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
         if self.columns is None:
@@ -427,17 +427,17 @@ def other_part(name: object, context: Collection[str], lists: Collection[str]) -
 
 
 def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:
-    """Make a plan of what a user asked for.
+    """Make a plan from a user's request.
 
     Args:
-        features: None, ``[]`` or ``{}``: every feature. A list or tuple of names: these, of whatever kind. A
-            mapping of names to a spec, a short name, or None (any kind). A plan is given back as it is.
-        required: whether a record must have what is asked for by name or short name, as in 1.x. (What a spec
-            says holds in any case.)
+        features: None, ``[]`` or ``{}``: every feature. A list or tuple of names: these, of any type. A
+            mapping of names to a spec, a short name, or None (any type). A plan is returned as it is.
+        required: whether every record must have the features that have just a name or short name, as in 1.x.
+            (A spec always follows its own rule.)
 
     Raises:
-        TypeError: a name that is not a string, or features that are none of these.
-        ValueError: a name twice, an unknown type (the message lists the valid ones).
+        TypeError: a name is not a string, or features is none of these.
+        ValueError: a name is given twice, or a type is unknown (the message lists the valid ones).
     """
     if features is None:
         return _ALL
@@ -448,12 +448,12 @@ def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:
         items = tuple(features.items())
         try:
             return _compile(items, absent)
-        except TypeError:  # something unhashable among them: compiled anew, for the clear message
+        except TypeError:  # it holds something unhashable: compile it again, for the clear message
             return _compile.__wrapped__(items, absent)
     if isinstance(features, list | tuple):
         return _compile.__wrapped__(tuple((name, None) for name in features), absent)
     raise TypeError(
-        f"features are None, a list of names or a dict of name to type, not {type(features).__name__}"
+        f"features must be None, a list of names or a dict of name to type, not {type(features).__name__}"
     )
 
 
@@ -464,12 +464,12 @@ def _compile(items: tuple[tuple[Any, Any], ...], absent: str) -> FeaturePlan:
     columns: dict[str, Column] = {}
     for name, spec in items:
         if not isinstance(name, str):
-            raise TypeError(f"the name of a feature is a str, not {name!r}")
+            raise TypeError(f"the name of a feature must be a str, not {name!r}")
         key = str(name)
         try:
             key.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"the name {key!r} is not valid Unicode, so no record can hold it") from None
+            raise ValueError(f"the name {key!r} is not valid Unicode, so no record can have it") from None
         if key in columns:
             raise ValueError(f"the feature {key!r} is named twice")
         if spec is None:
@@ -493,13 +493,13 @@ def _named_column(key: str, name: Any, absent: str) -> Column:
 def one_of(
     features: Any, description: Any, names: tuple[str, str] = ("features", "description")
 ) -> FeaturePlan:
-    """The plan of what is asked for under 2.x's name or under 1.x's, which makes named features required.
+    """The plan for a request under the 2.x name, or the 1.x name, which makes named features required.
 
     Raises:
-        TypeError: both are given. As `compile_features`.
+        TypeError: both are given; also as for `compile_features`.
     """
     if features is not None and description is not None:
-        raise TypeError(f"give {names[0]} or {names[1]}, not both: they are two names for one thing")
+        raise TypeError(f"give {names[0]} or {names[1]}, not both: they are two names for the same thing")
     if features is not None:
         return compile_features(features)
     return compile_features(description, required=True)

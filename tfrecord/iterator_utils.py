@@ -1,4 +1,4 @@
-"""Cycling, mixing and shuffling of iterators, with random generators of their own.
+"""Cycling, mixing and shuffling of iterators, with private random generators.
 
 The global generators of `random` and NumPy are neither read nor reseeded. Arguments are checked when a
 function is called; the sources are opened when the first element is asked for.
@@ -24,12 +24,12 @@ _LEAST = math.ulp(0.0)
 
 
 def cycle(iterator_fn: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """Call ``iterator_fn`` again and again and yield what each call gives.
+    """Call ``iterator_fn`` again and again and yield the elements of each result.
 
-    It ends after the first call that gives nothing, so that an empty source is no endless loop.
+    It ends after the first empty result, so an empty source does not loop forever.
     """
     if not callable(iterator_fn):
-        raise TypeError(f"cycle needs a function that gives an iterator, got {type(iterator_fn).__name__}")
+        raise TypeError(f"cycle needs a function that returns an iterator, got {type(iterator_fn).__name__}")
     return _cycle(iterator_fn)
 
 
@@ -52,16 +52,16 @@ def sample_iterators(
     """Mix several sources: each element comes from source ``i`` with probability ``ratios[i] / sum(ratios)``.
 
     Args:
-        iterators: functions that give an iterator (needed to start a source again), or iterables.
-        ratios: one finite weight >= 0 a source, at least one of them positive. A source of weight zero is
+        iterators: functions that return an iterator (needed to restart a source), or iterables.
+        ratios: one finite weight >= 0 per source, at least one of them positive. A source of weight zero is
             never opened.
         infinite: start an exhausted source again; else leave it out from then on and end with the last one.
         seed: makes the order repeatable; None draws one.
 
-    An empty source is left out. The mix ends when all sources are, also when it is infinite.
+    An empty source is left out. If all sources are empty, the mix ends, even if it is infinite.
 
     Raises:
-        ValueError: at the call, for weights that are not as said.
+        ValueError: the weights are invalid; raised at the call.
     """
     sources = list(iterators)
     weights = check_weights(ratios, [f"source {i}" for i in range(len(sources))])
@@ -71,11 +71,12 @@ def sample_iterators(
 
 
 def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float]:
-    """The weights of the named sources as floats, the largest 1: only the proportions count, and sums of huge
-    ones stay finite.
+    """The weights of the named sources as floats, scaled so that the largest is 1. Only proportions matter,
+    and sums of huge weights stay finite.
 
     Raises:
-        ValueError: not one weight a source, one that is no finite number >= 0, or none that is positive.
+        ValueError: there is not one weight per source, a weight is not a finite number >= 0, or none is
+            positive.
     """
     given = list(weights)
     if len(given) != len(names):
@@ -89,21 +90,21 @@ def check_weights(weights: Iterable[Any], names: Sequence[object]) -> list[float
         except OverflowError:  # an integer beyond all floats
             value = math.inf
         except (TypeError, ValueError):
-            raise ValueError(f"the weight of {name!r} is {weight!r}; a weight is a number") from None
+            raise ValueError(f"the weight of {name!r} is {weight!r}; a weight must be a number") from None
         if not math.isfinite(value) or value < 0:
-            raise ValueError(f"the weight of {name!r} is {weight!r}; weights are finite and not negative")
+            raise ValueError(f"the weight of {name!r} is {weight!r}; it must be finite and not negative")
         checked.append(value)
     largest = max(checked, default=0.0)
     if not largest:
         raise ValueError("at least one weight must be positive")
-    # However small, a positive weight stays one: its source has records to give when the others are done.
+    # A positive weight stays positive, however small: its source still has records when the others are done.
     return [max(value / largest, _LEAST) if value else 0.0 for value in checked]
 
 
 def _open(source: Callable[[], Iterable[T]] | Iterable[T], infinite: bool) -> Iterator[T]:
     if callable(source):
         return _cycle(source) if infinite else iter(source())
-    # An iterator gives itself again and is then empty, so that a cycle over it ends.
+    # An iterator returns itself and is then empty, so a cycle over it ends.
     return _cycle(source.__iter__) if infinite else iter(source)
 
 
@@ -117,7 +118,7 @@ def _sample(
     while sources:
         bounds = list(itertools.accumulate(weights))
         while True:
-            # Rounding may put the draw on the last bound, which belongs to the last source.
+            # Rounding may place the draw on the last bound, which belongs to the last source.
             chosen = min(bisect.bisect_right(bounds, rng.random() * bounds[-1]), len(bounds) - 1)
             iterator = opened[chosen]
             if iterator is None:
@@ -131,12 +132,12 @@ def _sample(
 
 
 def shuffle_iterator(iterator: Iterable[T], queue_size: int, *, seed: int | None = None) -> Iterator[T]:
-    """Shuffle through a queue: each element comes out of ``queue_size`` waiting ones, drawn at random.
+    """Shuffle with a queue: each element is drawn at random from ``queue_size`` waiting ones.
 
     A queue larger than the data is a full shuffle. ``seed`` makes the order repeatable; None draws one.
 
     Raises:
-        ValueError: at the call, for a queue size that is no integer of at least 1.
+        ValueError: the queue size is not an integer of at least 1; raised at the call.
     """
     size = check_queue_size(queue_size)
     return _shuffle(iter(iterator), size, random.Random(seed))

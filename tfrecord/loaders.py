@@ -1,7 +1,7 @@
-"""The loader functions: one file, or a mix of several, read forward, a dict a record.
+"""The loader functions: one file, or a mix of several, read forward, one dict per record.
 
-All arguments are checked when a function is called, files are looked for then too; they are opened when the
-first record is asked for. Records come in stored order, with an index or without.
+All arguments, and whether the files exist, are checked when a function is called; files are opened when the
+first record is asked for. Records come in stored order, with or without an index.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Shard = tuple[int, int]
 
 
 class _Source:
-    """One file (or stream), a shard of it, and what to do about damage."""
+    """One file (or stream), a shard of it, and the rule for damage."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class _Source:
             self.folder = folder_of([self.path])
             _check_file(self.path)
         elif not hasattr(data_path, "read"):
-            raise TypeError(f"data_path is a path or a binary file object, not {type(data_path).__name__}")
+            kind = type(data_path).__name__
+            raise TypeError(f"data_path must be a path or a binary file object, not {kind}")
         if index_path is None or index_path == "":
             return
         if self.source is data_path and not isinstance(data_path, str):
@@ -101,7 +102,7 @@ class _Source:
             yield from decoded_ahead(run.payloads(), 0, run.check, decode, failed)
 
     def _look(self, payloads: Iterator[memoryview], wants_lists: bool) -> None:
-        """Say so where the first records are not what the loader is for."""
+        """Warn if the first records are not of the type that the loader is for."""
         first = list(payloads)
         found = settle(first, MESSAGES)
         if found.warning:
@@ -116,12 +117,12 @@ def _check_shard(shard: Shard | None) -> Shard:
     try:
         index, count = shard
     except (TypeError, ValueError):
-        raise ValueError(f"shard is {shard!r}; it is a pair (i, n) with 0 <= i < n") from None
+        raise ValueError(f"shard is {shard!r}; it must be a pair (i, n) with 0 <= i < n") from None
     for value in (index, count):
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"shard is {shard!r}; it is a pair of integers")
+            raise TypeError(f"shard is {shard!r}; it must be a pair of integers")
     if not 0 <= index < count:
-        raise ValueError(f"shard is {shard!r}; it is a pair (i, n) with 0 <= i < n")
+        raise ValueError(f"shard is {shard!r}; it must be a pair (i, n) with 0 <= i < n")
     return int(index), int(count)
 
 
@@ -130,7 +131,7 @@ def _check_file(path: str) -> None:
         return
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    os.stat(path)  # FileNotFoundError, PermissionError of a folder on the way
+    os.stat(path)  # raises FileNotFoundError, or PermissionError for a folder on the way
 
 
 @suggests_options
@@ -144,19 +145,23 @@ def tfrecord_iterator(
     on_error: OnError = "raise",
     max_skips: int | None = None,
 ) -> Iterator[memoryview]:
-    """The payloads of one file in stored order: read-only memoryviews that stay valid as long as they are
-    held.
+    """The payloads of one file in stored order: read-only memoryviews that stay valid as long as you hold
+    them.
 
     Args:
         data_path: a path or URL, or a binary file object (a pipe, standard input), which is read forward.
-        index_path: an index file. It is not needed; one that does not fit the data is refused.
+        index_path: an index file. It is not needed; one that does not match the data is refused.
         shard: ``(i, n)``: the records i, i + n, i + 2n, ... Every record is in exactly one of the n shards.
-        compression_type: None looks at the content; ``""``, ``"GZIP"``, ``"ZLIB"`` in any case.
-        verify, on_error, max_skips: as those of `TFRecordReader`.
+        compression_type: None detects it from the content; ``""``, ``"GZIP"``, ``"ZLIB"`` in any case.
+        verify, on_error, max_skips: as for `TFRecordReader`.
 
     Raises:
-        CorruptRecordError, CompressionError: damage, after all good records before it.
-        StaleIndexError, FileNotFoundError, ValueError, TypeError: at the call.
+        CorruptRecordError: a record is damaged; raised after all good records before it.
+        CompressionError: the compressed stream is damaged; raised after all good records before that.
+        StaleIndexError: the index does not match the data; raised at the call.
+        FileNotFoundError: a file does not exist; raised at the call.
+        ValueError: an argument has an invalid value; raised at the call.
+        TypeError: an argument has the wrong type; raised at the call.
     """
     policy = DamagePolicy(on_error, max_skips)
     return _Source(data_path, index_path, shard, compression_type, verify, policy).payloads()
@@ -178,20 +183,22 @@ def example_loader(
     """The records of a file of `tf.train.Example`, each as a dict.
 
     One byte string is `bytes`, several are an object array of exact bytes; numbers are int64 and float32
-    arrays. A feature without a kind or values is an empty array of the declared kind, and None where no kind
-    is known.
+    arrays. A feature without a type or values is an empty array of the declared type, or None if no type is
+    known.
 
     Args:
-        description: which features: None, ``[]`` or ``{}``: all; a list or tuple of names; a dict of name to
-            ``"byte"``, ``"int"``, ``"float"``, None (any kind), or a spec such as `FixedLenFeature`. What is
-            named without a spec must be in every record.
-        features: the same, but a record without what is named has an empty one. Give one of the two.
+        description: which features: None, ``[]`` or ``{}`` for all; a list or tuple of names; or a dict from
+            name to ``"byte"``, ``"int"``, ``"float"``, None (any type), or a spec such as `FixedLenFeature`.
+            A feature named without a spec must be in every record.
+        features: the same, but a record that lacks a feature named without a spec has an empty one. Give one
+            of the two.
 
-    The others are those of `tfrecord_iterator`.
+    The other arguments are those of `tfrecord_iterator`.
 
     Raises:
-        ValueError: at the call, an unknown type name (the message lists the valid ones).
-        MissingFeatureError: a KeyError; FeatureKindError: a TypeError; both name key, file and record.
+        ValueError: a type name is unknown (the message lists the valid ones); raised at the call.
+        MissingFeatureError: a required feature is missing. A KeyError that names key, file and record.
+        FeatureKindError: a feature has another type. A TypeError that names key, file and record.
     """
     plan = one_of(features, description)
     policy = DamagePolicy(on_error, max_skips)
@@ -216,7 +223,7 @@ def sequence_loader(
     """The records of a file of `tf.train.SequenceExample`, each as a pair of dicts: context, feature lists.
 
     A feature list is a list with one item per step. ``context_description`` and ``features_description``, or
-    ``features`` and ``sequence_features``, and all else are as for `example_loader`.
+    ``features`` and ``sequence_features``, and all other arguments are as for `example_loader`.
     """
     plan = one_of(features, context_description, ("features", "context_description"))
     lists = one_of(sequence_features, features_description, ("sequence_features", "features_description"))
@@ -239,7 +246,7 @@ def tfrecord_loader(
     on_error: OnError = "raise",
     max_skips: int | None = None,
 ) -> Iterator[Any]:
-    """`sequence_loader` where there is a ``sequence_description`` (or ``sequence_features``), else
+    """`sequence_loader` if there is a ``sequence_description`` (or ``sequence_features``), else
     `example_loader`."""
     plan, lists = _asked(features, description, sequence_features, sequence_description)
     policy = DamagePolicy(on_error, max_skips)
@@ -264,22 +271,22 @@ def multi_tfrecord_loader(
     on_error: OnError = "raise",
     max_skips: int | None = None,
 ) -> Iterator[Any]:
-    """A mix of several files: each record comes from a split with the probability of its weight.
+    """A mix of several files: each record comes from a random split, with probability by weight.
 
     Args:
         data_pattern, index_pattern: paths in which ``{}`` stands for the name of a split; other braces are
-            text.
-        splits: name to weight, finite and not negative, at least one positive. A split of weight zero is not
-            opened.
+            plain text.
+        splits: a mapping from name to weight; weights are finite and not negative, at least one positive. A
+            split of weight zero is not opened.
         infinite: start a file again when it ends; else leave it out from then on.
-        shard: of each file, as in `tfrecord_iterator`.
-        seed: makes the mix repeatable; None draws one. The global random generators are left alone.
+        shard: the shard of each file, as for `tfrecord_iterator`.
+        seed: makes the mix repeatable; None draws one. The global random generators are not touched.
 
-    Files and shards without records are left out; when all are, the mix ends, also when it is infinite. The
-    others are those of `tfrecord_loader`.
+    Files and shards without records are left out. If all are empty, the mix ends, even if it is infinite. The
+    other arguments are those of `tfrecord_loader`.
     """
     if not isinstance(splits, Mapping):
-        raise TypeError(f"splits is a mapping of name to weight, not {type(splits).__name__}")
+        raise TypeError(f"splits must be a mapping of name to weight, not {type(splits).__name__}")
     weights = check_weights(splits.values(), list(splits))
     check_pattern(data_pattern, sum(weight > 0 for weight in weights))
     plan, lists = _asked(features, description, sequence_features, sequence_description)
@@ -308,7 +315,7 @@ def _asked(
 
 
 def check_pattern(pattern: Any, num_splits: int) -> None:
-    """ValueError where several splits would all be one file."""
+    """ValueError if several splits would all be the same file."""
     if num_splits > 1 and "{}" not in os.fsdecode(pattern):
         raise ValueError(
             f"{os.fsdecode(pattern)!r} has no {{}} to stand for the names of {num_splits} splits"
@@ -316,7 +323,7 @@ def check_pattern(pattern: Any, num_splits: int) -> None:
 
 
 def fill_pattern(pattern: Any, split: str) -> str:
-    """The pattern with the name of a split in place of each ``{}``; no other brace means anything."""
+    """The pattern with each ``{}`` replaced by the name of a split; other braces mean nothing."""
     return os.fsdecode(pattern).replace("{}", str(split))
 
 

@@ -58,15 +58,16 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
         num_threads: threads to decode with, at least 1; the result is the same.
 
     Returns:
-        A `ColumnBatch` of n rows. Numeric arrays are owned by it and writable. Where the kind of a column is
-        not told and no record has one, its values are an empty array of dtype object.
+        A `ColumnBatch` of n rows. It owns its numeric arrays, which are writable. If neither the request nor
+        any record says what type a column has, its values are an empty array of dtype object.
 
     Raises:
-        DecodeError: a payload is no valid message, has a wrong number of values, or a value that does not
-            fit.
+        DecodeError: a payload is not a valid message, has the wrong number of values, or has a value that
+            does not fit.
         MissingFeatureError: a FixedLenFeature without a default is missing or empty.
-        FeatureKindError: a feature is of another kind than asked for, or its kinds differ between records.
-            Each has ``record``, the row within the batch (the first bad one), and ``key`` where it is known.
+        FeatureKindError: a feature has another type than requested, or its type differs between records.
+
+    Each error has ``record``, the row within the batch (the first bad one), and ``key`` if it is known.
 
     >>> batch = parse_example([b"\\n\\x0c\\n\\n\\n\\x01a\\x12\\x05\\x1a\\x03\\n\\x01\\x07"], {"a": "int"})
     >>> batch["a"].to_list()
@@ -81,7 +82,7 @@ def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any
     """Decode one serialized Example to a dict.
 
     One bytes value is `bytes`, several are an object array; numbers are owned arrays. An absent feature is an
-    empty array of the declared kind, and None where no kind is known; FixedLenFeatures by their rule.
+    empty array of the declared type, or None if no type is known; a FixedLenFeature follows its own rule.
 
     The errors are those of `parse_example`.
     """
@@ -91,11 +92,11 @@ def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any
 def parse_sequence_example(
     serialized: Any, context_features: Any = None, sequence_features: Any = None, *, num_threads: int = 1
 ) -> SequenceBatch:
-    """Decode a batch of serialized `tf.train.SequenceExample` messages; arguments and errors as
+    """Decode a batch of serialized `tf.train.SequenceExample` messages; arguments and errors are those of
     `parse_example`.
 
-    Columns of feature lists are Ragged over steps: of Ragged, or of the dense steps of a FixedLenFeature. A
-    step without a kind is an empty step.
+    A column of a feature list is a Ragged over steps, which holds a Ragged, or the dense steps of a
+    FixedLenFeature. A step without a type is an empty step.
     """
     return decode_batch(  # type: ignore[return-value]
         as_payloads(serialized),
@@ -110,7 +111,7 @@ def parse_single_sequence_example(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Decode one serialized SequenceExample to the pair of dicts (context, feature lists).
 
-    A feature list is a list with one item a step, each as `parse_single_example` gives a feature.
+    A feature list is a list with one item per step, each as `parse_single_example` returns a feature.
     """
     return decode_record(  # type: ignore[return-value]
         _payload(serialized), compile_features(context_features), compile_features(sequence_features)
@@ -118,7 +119,7 @@ def parse_single_sequence_example(
 
 
 def bad_rows(payloads: BytesColumn) -> list[tuple[int, DecodeError]]:
-    """Row and error of each payload that is not a valid message; every value is checked."""
+    """Row and error of each payload that is not a valid message. Checks every value."""
     statuses = kernel.check_records(payloads.buffers, payloads.offsets, payloads.lengths, payloads.buffer_ids)
     return [(int(row), _invalid(int(statuses[row]))) for row in np.flatnonzero(statuses)]
 
@@ -184,29 +185,29 @@ def _finish_step(column: Column, number: int, step: Any) -> Any:
 
 def _payload(serialized: Any) -> Any:
     if isinstance(serialized, str):
-        raise TypeError("a serialized message is bytes, not str")
+        raise TypeError("a serialized message must be bytes, not str")
     return serialized
 
 
 def as_payloads(serialized: Any) -> Any:
-    """A batch as users give it, as what `decode_batch` takes. TypeError for what is no sequence of
+    """A user's batch in the form that `decode_batch` takes. TypeError if it is not a sequence of
     bytes-likes."""
     if isinstance(serialized, BytesColumn):
         return serialized
     if isinstance(serialized, bytes | bytearray | memoryview | str):
         raise TypeError(
-            "a batch is a sequence of bytes-likes; one message is for the parse_single_... functions"
+            "a batch must be a sequence of bytes-likes; for one message use a parse_single_... function"
         )
     if isinstance(serialized, np.ndarray) and serialized.dtype != object:
         raise TypeError(
-            f"a batch is a sequence of bytes-likes, not an array of {serialized.dtype} (arrays of type S "
+            f"a batch must be a sequence of bytes-likes, not an array of {serialized.dtype} (S arrays "
             "lose zero bytes at the end of a string; dtype=object keeps them)"
         )
     return _Buffers(tuple(serialized))
 
 
 class _Buffers:
-    """Payloads that are whole buffers: a BytesColumn of them, whose arrays nobody needs."""
+    """A BytesColumn of payloads that are whole buffers, which needs no arrays of its own."""
 
     __slots__ = ("buffer_ids", "buffers", "lengths", "offsets")
 
@@ -260,7 +261,7 @@ def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | 
 
 
 def _error(failure: tuple[int, int, str | None, int, int, int]) -> Any:
-    """The one place where a kernel's status becomes an exception."""
+    """The exception for a status from the kernel. No other code makes them."""
     status, row, key, first, second, step = failure
     made: Any = DecodeError
     if status == KIND_MISMATCH:
@@ -284,7 +285,7 @@ def _error(failure: tuple[int, int, str | None, int, int, int]) -> Any:
 
 
 def _suggest(error: Any, payload: Any) -> Any:
-    """The error of a payload; where a feature is missing, with the names there that are much like it."""
+    """The error of a payload; if a feature is missing, with similar names in the record."""
     if not isinstance(error, MissingFeatureError) or "is missing" not in error.reason:
         return error
     try:
@@ -298,10 +299,10 @@ def _suggest(error: Any, payload: Any) -> Any:
 def _first_error(
     payloads: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None, error: Any
 ) -> TFRecordError:
-    """The error of the first bad record, whichever stage met one first.
+    """The error of the first bad record, whichever stage found one first.
 
-    Rows do not depend on each other (but for kinds that differ between them), so the rows before a bad one
-    are tried until they are all good; the row itself then says what is wrong with it.
+    Rows do not depend on each other (except for types that differ between them), so the rows before a bad one
+    are tried until all are good; decoding the bad row then gives the error.
     """
     while error.record:
         try:
@@ -311,7 +312,7 @@ def _first_error(
         else:
             break
     row = error.record
-    for start in (row, 0):  # kinds that differ between rows show on one thread only in one way
+    for start in (row, 0):  # on one thread, types that differ between rows are always reported alike
         try:
             _decode(_rows(payloads, start, row + 1), plan, sequence_plan, 1)
         except (DecodeError, MissingFeatureError, FeatureKindError) as found:
@@ -324,9 +325,9 @@ def _first_error(
 def _damage(
     payload: Any, plan: FeaturePlan, sequence_plan: FeaturePlan | None, error: TFRecordError
 ) -> DecodeError | None:
-    """What is wrong with a payload, alone in its batch, of which `error` says that it is not what was asked.
+    """The error of a single payload for which `error` says that it is not what was asked for.
 
-    The kernel takes one feature after the other, and may meet one of the wrong kind before a damaged one.
+    The kernel decodes one feature after another, and may find one of the wrong type before a damaged one.
     """
     if isinstance(error, DecodeError):
         return None
@@ -364,14 +365,14 @@ def _check_present(
     payloads: Any,
     left_out: Collection[int],
 ) -> None:
-    """MissingFeatureError for the first record without a feature, or a feature list, that it must have."""
+    """MissingFeatureError for the first record that lacks a required feature or feature list."""
     lists = sequence_plan.needed if sequence_plan is not None else ()
     if not plan.required and not lists:
         return
     count = len(payloads.buffers if payloads.offsets is None else payloads.offsets)
     rows = np.delete(np.arange(count), list(left_out))
     for number, column in plan.required:
-        for row in rows[~present[number]].tolist():  # absent, or without a kind
+        for row in rows[~present[number]].tolist():  # absent, or without a type
             failure = _decoder(FeaturePlan((column,)), None).record(_row(payloads, row))[0]
             if failure is not None and failure[0] == MISSING:
                 raise _error(failure).at(None, row)
@@ -399,7 +400,7 @@ def _decode(
         if not isinstance(bad, int):
             raise
         raise TypeError(
-            f"item {bad} of the batch is no bytes-like but {type(buffers[bad]).__name__}"
+            f"item {bad} of the batch must be bytes-like, not {type(buffers[bad]).__name__}"
         ) from None
     if failure is not None:
         raise _error(failure)
@@ -431,9 +432,9 @@ def _decode(
 
 
 def _as_batch(columns: dict[str, Any], present: Any, count: int, found: bool) -> ColumnBatch:
-    """The batch of these columns; those that were `found`, not asked for, are sorted by name.
+    """The batch with these columns; those that were `found` and not requested are sorted by name.
 
-    Records hold their features in any order, and batches of one file are to look alike.
+    Records hold their features in any order, and all batches of a file should look alike.
     """
     if len(columns) != len(present):
         raise DecodeError("two features became one: the records were changed while they were decoded")

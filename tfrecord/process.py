@@ -1,7 +1,7 @@
-"""One parsed message to Python values: the lineage's `process_feature` and `extract_feature_dict`.
+"""Parsed messages to Python values: `process_feature` and `extract_feature_dict` of tfrecord 1.x.
 
-The readers do not come this way (they decode wire bytes); these are for messages somebody parsed already,
-this library's or TensorFlow's own.
+Readers do not use these functions (they decode wire bytes). They are for messages that are already parsed, by
+the classes of this library or of TensorFlow.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ def process_feature(
     """The values of one `Feature` message.
 
     One byte string is `bytes`; several (or none) are an object array of exact bytes; numbers are int64 or
-    float32 arrays (n,). A feature without a kind gives an empty array of the declared kind, None where none
-    is declared. `typename` is a name of `typename_mapping` (name to `"bytes_list"`, `"float_list"` or
-    `"int64_list"`) or one that `features.resolve_dtype` knows; blanks around it are ignored.
+    float32 arrays (n,). A feature without a type gives an empty array of the declared type, or None if none
+    is declared. `typename` is a name in `typename_mapping` (name to `"bytes_list"`, `"float_list"` or
+    `"int64_list"`) or one that `features.resolve_dtype` knows; surrounding blanks are ignored.
 
-    Raises ValueError for an unknown type name, `FeatureKindError` (a TypeError) for a feature of another
-    kind, `DecodeError` (a ValueError) for a number that does not fit the declared dtype; they name `key`.
+    Raises:
+        ValueError: the type name is unknown. The message names `key`, as do the others.
+        FeatureKindError: the feature has another type (a TypeError).
+        DecodeError: a number does not fit the declared dtype (a ValueError).
     """
     wanted, dtype = (None, None) if typename is None else _wanted(typename, typename_mapping or {}, key)
     stored = feature.WhichOneof("kind")
@@ -59,7 +61,7 @@ def process_feature(
 
 
 def _wanted(typename: str, mapping: Mapping[str, str], key: str) -> tuple[str, str | None]:
-    """The list's name and the dtype (None: as stored) that a type name stands for."""
+    """The name of the list and the dtype (None: as stored) that a type name stands for."""
     name = typename.strip() if isinstance(typename, str) else typename
     if name in mapping:
         return mapping[name], None
@@ -75,11 +77,16 @@ def extract_feature_dict(
     description: Mapping[str, str | None] | Iterable[str] | None = None,
     typename_mapping: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The values of a `Features` message, or of a `FeatureLists` message (there a list of one value a step).
+    """The values of a `Features` message, or of a `FeatureLists` message (a list, one value per step).
 
-    `description` names the keys wanted: a list or tuple, or a mapping from key to type name or None; None or
-    an empty one means all. Raises `MissingFeatureError` (a KeyError) where a key is absent, TypeError where
-    `features` is neither message, and what `process_feature` raises.
+    `description` names the keys: a list or tuple, or a mapping from key to type name or None; None or an
+    empty one means all.
+
+    Raises:
+        MissingFeatureError: a key is absent (a KeyError).
+        TypeError: `features` is neither kind of message.
+
+    Other errors are those of `process_feature`.
     """
     name = getattr(getattr(features, "DESCRIPTOR", None), "name", None)
     if name == "FeatureLists":
@@ -89,7 +96,7 @@ def extract_feature_dict(
     else:
         raise TypeError(f"features must be a Features or FeatureLists message, not {type(features).__name__}")
     if isinstance(description, str):
-        raise TypeError("description is a list of names or a mapping from name to type, not a str")
+        raise TypeError("description must be a list of names or a mapping from name to type, not a str")
     wanted = dict(description) if isinstance(description, Mapping) else dict.fromkeys(description or ())
     result: dict[str, Any] = {}
     for key, typename in (wanted or dict.fromkeys(found)).items():

@@ -47,7 +47,7 @@ from tfrecord.process import extract_feature_dict, process_feature
 from tfrecord.sampling.permutation import Permutation
 from tfrecord.schema import Schema
 
-# The functions are here for code that knows them as tfrecord.reader.tfrecord_loader and so on.
+# Re-exported for code that uses tfrecord.reader.tfrecord_loader and so on.
 __all__ = [
     "TFRecordReader",
     "build_index",
@@ -77,7 +77,7 @@ Record = dict[str, Any]
 
 
 class ReaderArguments(TypedDict, total=False):
-    """The options of `TFRecordReader` beside those that say what its batches are."""
+    """The options of `TFRecordReader`, except those that decide the type of its batches."""
 
     index: Any
     compression_type: Compression | None
@@ -102,45 +102,47 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     Args:
         paths: a path, a list, a glob or a folder; `str` or `os.PathLike`. Globs and folders are sorted
-            naturally and skip index files and markers; a list keeps its order. A warning says which shards of
-            a set ``NAME-*-of-N`` they do not find. URLs need ``tfrecord[remote]``.
-        index: ``"auto"`` (the sidecar beside the file, where there is one), ``"build"`` (also build a missing
-            one, and replace a stale one), a path, a list of one a file, a folder, or False. Without an index,
-            frames are hopped when positions are first needed; iterating alone needs none.
-        features, sequence_features: what to decode; see `tfrecord.features`. None: every feature. Both also
-            declare that the records are messages.
-        record_type: ``"auto"`` (looks at some of the records), ``"example"``, ``"sequence_example"`` or
+            naturally and skip index files and markers; a list keeps its order. If shards of a set
+            ``NAME-*-of-N`` are missing, a warning names them. URLs need ``tfrecord[remote]``.
+        index: ``"auto"`` (the sidecar beside the file, if there is one), ``"build"`` (also build a missing
+            one, and replace a stale one), a path, a list with one entry per file, a folder, or False. Without
+            an index, the headers are scanned when positions are first needed; iteration alone needs none.
+        features, sequence_features: what to decode; see `tfrecord.features`. None: every feature. Either one
+            also declares that the records are Examples or SequenceExamples.
+        record_type: ``"auto"`` (detect from some of the records), ``"example"``, ``"sequence_example"`` or
             ``"bytes"``.
-        compression_type: None looks at the content; ``""``, ``"GZIP"``, ``"ZLIB"`` as in TensorFlow.
-        verify: check both checksums of all that is read, however it is read.
-        on_error: ``"raise"``, ``"skip"``, or a callable that is given each error. Skipped are a record whose
+        compression_type: None detects it from the content; ``""``, ``"GZIP"``, ``"ZLIB"`` as in TensorFlow.
+        verify: check both checksums of every record that is read, however it is read.
+        on_error: ``"raise"``, ``"skip"``, or a callable that gets each error. This skips a record whose
             payload is damaged or is not a valid message, and the rest of a file after a damaged length, a
-            cut, or a damaged stream. A wrong request (`KeyError`, `TypeError`) always raises.
-        max_skips: so many damaged records are let pass.
+            truncation, or a damaged stream. A wrong request (`KeyError`, `TypeError`) always raises.
+        max_skips: how many damaged records may be skipped; the next one raises.
         mmap: map local files; False reads with pread, for file systems where a mapped file may shrink.
-        max_spool_bytes: how much temporary space random access to compressed files may take.
-        max_record_bytes: how long a record may be that is read into memory from a stream (a compressed file,
-            a pipe, a URL): a small compressed file may hold a huge one. None: 2 GiB, or a quarter of the
-            memory that the process may use.
+        max_spool_bytes: how much temporary disk space random access to compressed files may take.
+        max_record_bytes: the longest record that may be read into memory from a stream (a compressed file, a
+            pipe, a URL), because a small compressed file may hold a huge record. None: 2 GiB, or a quarter
+            of the memory that the process may use if that is less.
         storage_options, io_concurrency, max_retries, request_timeout, cache, cache_bytes: how URLs are read;
             see `indexer.stores.StoreOptions`. ``cache`` keeps whole files in a folder (``"auto"``: the user's
             cache folder), which all processes of the host share.
-        num_threads: threads that decode, of one pool per process. They share batches of 1 MB or more;
-            `batches` also gives them whole batches in turn. The results are the same.
-        allow_missing: do not complain about features that were asked for and that no record has: they are
-            empty columns, or their defaults.
+        num_threads: how many threads decode; there is one pool per process. They share batches of 1 MB or
+            more; `batches` also decodes several batches at once. The results are the same.
+        allow_missing: do not complain about requested features that no record has: they become empty columns,
+            or their defaults.
 
-    For type checkers, a reader is a ``TFRecordReader[ColumnBatch]``, unless its options say that its batches
-    are of another type: ``TFRecordReader[SequenceBatch]`` with ``sequence_features`` or that ``record_type``,
-    ``TFRecordReader[BytesColumn]`` with ``record_type="bytes"``.
+    For type checkers, a reader is a ``TFRecordReader[ColumnBatch]``, unless its options choose another type
+    of batch: ``TFRecordReader[SequenceBatch]`` with ``sequence_features`` or
+    ``record_type="sequence_example"``, ``TFRecordReader[BytesColumn]`` with ``record_type="bytes"``.
 
-    Opening takes the same time for any number of records where there is an extended index. A reader pickles
-    (its options, no handles), may be used by forked and spawned processes and by several threads at once, and
-    keeps few files open however many there are.
+    With an extended index, opening takes the same time for any number of records. A reader can be pickled
+    (its options, not its handles) and used by forked and spawned processes and by several threads at once.
+    It keeps few files open, however many there are.
 
     Raises:
-        FileNotFoundError: nothing is there. ValueError, TypeError: for an option that is not as said.
-        StaleIndexError: an index does not fit its file.
+        FileNotFoundError: nothing was found.
+        ValueError: an option has an invalid value.
+        TypeError: an option has the wrong type.
+        StaleIndexError: an index does not match its file.
     """
 
     @overload
@@ -238,7 +240,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     @property
     def _view(self) -> RecordView:
-        """What every method reads from; `ValueError` after `close`."""
+        """The view that every method reads from; `ValueError` after `close`."""
         if self._closed:
             raise ValueError(CLOSED)
         return self._what
@@ -256,7 +258,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     @property
     def num_files(self) -> int:
-        """How many files."""
+        """The number of files."""
         return len(self._what.store.paths)
 
     @property
@@ -271,7 +273,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     @property
     def num_skipped(self) -> int:
-        """How many damaged records were met and skipped; each counts once, the lost rest of a file as one."""
+        """How many damaged records were skipped; each counts once, the lost rest of a file as one."""
         return self._what.store.policy.num_skipped
 
     def compression(self, number: int) -> str:
@@ -280,32 +282,32 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     @property
     def record_type(self) -> str:
-        """``"example"``, ``"sequence_example"`` or ``"bytes"``; looks at the first records if need be."""
+        """``"example"``, ``"sequence_example"`` or ``"bytes"``; examines some records if necessary."""
         return self._view.record_type
 
     def __len__(self) -> int:
         return len(self._view)
 
     def __repr__(self) -> str:
-        # Of the arguments alone: grain compares it with that of the reader that a checkpoint was made with.
+        # Depends only on the arguments: grain compares it with the repr of the reader in a checkpoint.
         return f"<closed {self._call}>" if self._closed else self._call
 
     def _repr_html_(self) -> str:
         return reader_html(repr(self), self._what.store, None if self._closed else lambda: self.schema)
 
     def locate(self, position: SupportsIndex) -> tuple[str, int]:
-        """The path and the number within it of the record at ``position``."""
+        """The path of the record at ``position``, and its number within that file."""
         return self._view.locate(as_position(position, len(self), "records"))
 
     # ---- records -------------------------------------------------------------------------------------------
 
     def raw(self, position: SupportsIndex) -> memoryview:
-        """The payload at ``position``: a read-only view that stays valid as long as it is held, after `close`
-        too. Damage raises, whatever ``on_error`` says."""
+        """The payload at ``position``: a read-only view that stays valid as long as you hold it, even after
+        `close`. Damage raises, whatever ``on_error`` says."""
         return self._view.fetch_one(as_position(position, len(self), "records"))[0]
 
     def read_raw(self, positions: Any) -> BytesColumn:
-        """The payloads at ``positions``, in that order, less the damaged ones where damage is skipped."""
+        """The payloads at ``positions``, in that order, without the damaged ones if damage is skipped."""
         return self._view.fetch(self._view.positions(positions)).payloads
 
     def read(
@@ -314,12 +316,13 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         """The records at ``positions`` as columns, one row each, in that order.
 
         Args:
-            positions: integers in any order, also repeated; a list, array, range, slice, or a mask over all.
-            columns: names of the features wanted; None: all that the reader decodes.
-            num_threads: instead of the reader's.
+            positions: integers in any order, repeats allowed; a list, array, range, slice, or a mask over
+                all records.
+            columns: names of the features to include; None: all that the reader decodes.
+            num_threads: overrides the reader's.
 
-        Where damage is skipped, the rows of damaged records are left out, so that the batch is shorter than
-        ``positions``; a callable ``on_error`` is told which they are.
+        If damage is skipped, the rows of damaged records are left out, so the batch is shorter than
+        ``positions``; a callable ``on_error`` gets the error of each.
         """
         names, threads = self._check_columns(columns), self._threads(num_threads)
         batch: Any = self._view.read(self._view.positions(positions), names, threads)
@@ -330,7 +333,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     def _check_columns(self, columns: Iterable[str] | None) -> tuple[str, ...] | None:
         if columns is not None:
-            self._view.prepare()  # a schema may know the names
+            self._view.prepare()  # a schema may have the names
         return self._view.decoder.check_columns(columns)
 
     def decode(
@@ -339,8 +342,8 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         positions: Any = None,
         columns: Iterable[str] | None = None,
     ) -> BatchType:
-        """Payloads (a `BytesColumn` or a sequence of bytes-likes) as this reader decodes them; ``positions``
-        (where they stand) only serve the errors."""
+        """Decode payloads (a `BytesColumn` or a sequence of bytes-likes) as this reader does; ``positions``
+        are only used in errors."""
         if not isinstance(payloads, BytesColumn):
             payloads = BytesColumn.from_list(as_payloads(payloads).buffers)
         self._view.prepare()
@@ -352,7 +355,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         batch: Any = self._view.decoder.batch(payloads, locate, names)
         return batch  # type: ignore[no-any-return]
 
-    @overload  # an array has an __index__, too, but only one of no dimensions can be used so
+    @overload  # an array has an __index__ too, but it only works without dimensions
     def __getitem__(self, key: slice | Sequence[int] | npt.NDArray[Any]) -> BatchType: ...  # type: ignore[overload-overlap]
     @overload
     def __getitem__(self: TFRecordReader[ColumnBatch], key: SupportsIndex) -> Record: ...
@@ -361,10 +364,10 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
     @overload
     def __getitem__(self: TFRecordReader[BytesColumn], key: SupportsIndex) -> bytes: ...
     def __getitem__(self, key: Any) -> Any:
-        """One record for an integer (damage raises, whatever ``on_error`` says); for a slice, a list or array
-        of positions, or a mask: columns, as `read`."""
+        """One record for an integer (damage raises, whatever ``on_error`` says); columns, as from `read`, for
+        a slice, a list or array of positions, or a mask."""
         if not is_integer(key):
-            if getattr(key, "ndim", None) != 0 or not hasattr(key, "__index__"):  # a scalar tensor has both
+            if getattr(key, "ndim", None) != 0 or not hasattr(key, "__index__"):  # not a scalar tensor
                 return self.read(key)
         payload, number, record = self._view.fetch_one(as_position(key, len(self), "records"))
         self._view.prepare()
@@ -381,7 +384,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
     @overload
     def __iter__(self: TFRecordReader[BytesColumn]) -> Iterator[bytes]: ...
     def __iter__(self) -> Iterator[Any]:
-        """All records in stored order (of a view: in its own): the good ones first, then damage raises."""
+        """All records in stored order (in a view, its own order): good ones first, then damage raises."""
         _ = self._view
         return self._until_closed(chain.from_iterable(self._records()))
 
@@ -400,11 +403,11 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
     def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
         """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
 
-        Streams, compressed files too, and needs no index. Views stay valid as long as they are held.
+        Streams, even from compressed files, and needs no index. Views stay valid as long as you hold them.
         """
         number = as_position(number, self.num_files, "files")
         if start < 0 or step < 1:
-            raise ValueError(f"start is at least 0 and step at least 1, not {start} and {step}")
+            raise ValueError(f"start must be at least 0 and step at least 1, not {start} and {step}")
         return self._until_closed(
             (run.first + place * run.step, payload)
             for run in self._view.store.stream(number, start, step)
@@ -422,17 +425,17 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         drop_last: bool = False,
         num_threads: int | None = None,
     ) -> Iterator[BatchType]:
-        """All records as batches of ``batch_size`` rows, the last one of what is left.
+        """All records as batches of ``batch_size`` rows; the last batch may be smaller.
 
         Args:
-            shuffle: a true permutation of all records, from ``seed`` (None draws one) and ``epoch`` alone; it
-                needs positions. Otherwise the order is the stored one, in one pass over the files.
+            shuffle: a true permutation of all records, determined by ``seed`` (None draws one) and ``epoch``
+                alone; it needs positions. Otherwise the batches come in stored order, in one pass.
             drop_last: leave out a last batch that is not full.
-            num_threads: instead of the reader's. With several, batches are decoded ahead, as many at once.
+            num_threads: overrides the reader's. With several, that many batches are decoded at once, ahead.
 
-        The good records before damage come as a batch of their own before it raises. Where damage is skipped,
-        batches are filled up with the records behind it; only records that are intact but not valid messages
-        leave theirs shorter.
+        Good records before damage come as a batch of their own before it raises. If damage is skipped,
+        batches are filled with the records after it; only an intact record that is not a valid message leaves
+        its batch shorter.
         """
         size = check_count(batch_size, "batch_size")
         names, threads = self._check_columns(columns), self._threads(num_threads)
@@ -448,19 +451,19 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     @property
     def index(self) -> MergedIndex:
-        """The index of all files as one: ``index.columns["label"]`` is an array of one entry a record."""
+        """The index of all files as one: ``index.columns["label"]`` is an array with one entry per record."""
         return MergedIndex(self._view.store)
 
     @property
     def schema(self) -> Schema:
-        """What features there are: a mapping of keys to ``kind``, ``num_present``, ``min_length``,
-        ``max_length`` and ``shape`` (None where it varies); of SequenceExamples those of the context, with
-        ``feature_lists`` beside them.
+        """The features: a mapping of keys to ``kind``, ``num_present``, ``min_length``, ``max_length`` and
+        ``shape`` (None if it varies); for SequenceExamples those of the context, with ``feature_lists``
+        beside them.
 
-        Of files with an extended index it is exact; of the others some records are looked at.
+        It is exact for files with an extended index; for others it comes from some of the records.
 
         Raises:
-            FeatureKindError: a key has different kinds; the message names key, kinds and files.
+            FeatureKindError: a key has different types; the message names key, types and files.
         """
         store = self._view.store
         if self._schema is None:
@@ -468,9 +471,9 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         return self._schema
 
     def select(self, positions: Any) -> Self:
-        """A view of some records, in this order, repeated or not: it reads like a reader, and copies no file.
+        """A view of some records, in this order, repeats allowed: it reads like a reader, and copies no data.
 
-        ``positions`` as those of `read`; of a view they count within it.
+        ``positions`` are as for `read`; in a view they count within it.
         """
         made = copy.copy(self)
         chosen = self._view.positions(positions)
@@ -483,9 +486,9 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
     def where(self, conditions: Mapping[str, Any] | None = None, /, **named: Any) -> Int64Array:
         """The positions where index columns have these values (``reader.where(label=3)``): int64, ascending.
 
-        A list or array of values means any of them; a callable gets the column and gives a bool array.
-        Several conditions must hold together; names that are no identifiers go into the dict. The data is not
-        touched.
+        A list or array of values means any of them; a callable gets the column and returns a bool array. If
+        there are several conditions, all must hold; names that are not identifiers go into the dict. This
+        does not read the data.
 
         Raises:
             KeyError: an index without that column; the message says how to build it.
@@ -507,14 +510,14 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called, of this reader or of the one that this is a view of."""
+        """Whether this reader, or the reader that this is a view of, was closed."""
         return self._closed
 
     def close(self) -> None:
-        """Let go of open files and temporary space. Payloads that were handed out stay valid; views of
-        `select` are closed too. Everything that reads raises `ValueError` from now on. Twice is fine.
+        """Release open files and temporary space. Existing payloads stay valid; views made by `select` are
+        closed too. Every later read raises `ValueError`. Closing twice is fine.
 
-        Closing a view leaves the reader open that it is a view of.
+        Closing a view leaves its reader open.
         """
         self._closed = True
         for view in list(self._views):
@@ -530,7 +533,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process needs: that one is open."""
+        """The state for a copy in another process, which will be open."""
         return {**self.__dict__, "_closed": False, "_views": None, "_owns_store": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

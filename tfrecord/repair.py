@@ -1,7 +1,7 @@
-"""Check files completely, and write what is good of a damaged one to a new file.
+"""Check files completely, and copy the good records of a damaged file to a new one.
 
-A record is good if both of its checksums fit. After damage the search for the next record starts inside the
-damaged one, so that nothing good is lost, whatever was flipped, cut, wiped, removed or inserted.
+A record is good if both of its checksums match. After damage the search for the next record starts inside the
+damaged one, so nothing good is lost, whatever was flipped, truncated, wiped, removed or inserted.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def verify(
 
     Args:
         paths: files, globs, folders and URLs, as for `tfrecord.TFRecordReader`; `"-"` is standard input.
-        compression_type: as for readers; None looks at the content.
-        record_type: what payloads are: `"auto"`, `"example"`, `"sequence_example"` or `"bytes"`.
-        parse: False checks no messages, only checksums.
+        compression_type: as for readers; None detects it from the content.
+        record_type: the type of the records: `"auto"`, `"example"`, `"sequence_example"` or `"bytes"`.
+        parse: False checks only checksums, not messages.
         num_threads: how many threads work at once, on several files or on parts of one.
-        progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the bytes in all.
+        progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the total.
         on_damage: called with each `Damage` as soon as it is found, in the order of the files.
 
     Returns:
-        A report with one entry per damage. Checking goes on after damage, and a file that cannot be read is
-        an entry too.
+        A report with one entry per damaged place. Checking continues after damage; a file that cannot be read
+        is an entry too.
 
     Raises:
-        FileNotFoundError: a path leads to no file.
-        ValueError: an option has a value that is not known.
+        FileNotFoundError: a path does not lead to a file.
+        ValueError: an option has an invalid value.
 
     >>> report = verify("data/*.tfrecord")  # doctest: +SKIP
     >>> for damage in report.damages:  # doctest: +SKIP
@@ -121,15 +121,15 @@ def salvage(
 
     Args:
         source: a path or URL; `"-"` is standard input. It is never changed.
-        destination: a path, or `"-"` for standard output. It appears only when it is complete, and may not be
-            `source`.
-        compression_type: as for readers. Of a compressed file everything is used that can be decompressed;
-            after a damaged gzip member the next one is found.
-        output_compression: `"NONE"`, `"GZIP"` or `"ZLIB"`; by default the suffix of `destination` tells.
-        progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the bytes in all.
+        destination: a path, or `"-"` for standard output. It appears only when it is complete, and must not
+            be `source`.
+        compression_type: as for readers. Everything in a compressed file that can be decompressed is used;
+            after a damaged gzip member the search continues with the next one.
+        output_compression: `"NONE"`, `"GZIP"` or `"ZLIB"`; by default the suffix of `destination` decides.
+        progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the total.
 
     Returns:
-        What was written, and one entry per damage. Damage is reported, not raised.
+        A report of what was written, with one entry per damaged place. Damage is reported, not raised.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -176,7 +176,7 @@ def _hint(head: bytes, compression: str) -> str:
 
 
 def _good_runs(data: memoryview, result: SalvageReport, report: Report) -> Iterator[tuple[int, int]]:
-    """(start, end) of every run of good frames; what lies between goes into the result."""
+    """(start, end) of every run of good frames; the damage between them goes into the result."""
     finder = FrameFinder(data)
     at = record = 0
     while at < len(data):
@@ -221,7 +221,7 @@ def _note(data: memoryview, result: SalvageReport, record: int, place: tuple[int
 
 @contextmanager
 def _packed(raw: BinaryIO, compression: str) -> Iterator[Any]:
-    """The output, compressed where it is to be."""
+    """The output, compressed if requested."""
     if compression == "gzip":
         with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
             yield file

@@ -29,26 +29,26 @@ __all__ = [
 ]
 
 _RECORDS_AT_ONCE = 1024
-# A file with more different keys has no schema that would say anything.
+# A file with more different keys than this gets no schema, as it would say nothing useful.
 _MOST_KEYS = 65_536
 # More names than that are no schema either.
 _MOST_KEY_BYTES = 4 << 20
-# So many numbers of invalid records are kept.
+# How many numbers of invalid records are kept.
 _INVALID_KEPT = 16
-# The least number of values where no record has any.
+# The initial minimum number of values, while no record has any.
 _NONE = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class FeatureSchema:
-    """What is known of one feature over all records.
+    """What is known about one feature over all records.
 
-    ``kind`` is ``"bytes"``, ``"float"``, ``"int64"``, or ``"unknown"`` where no record gives it one.
-    ``num_present`` counts the records that have it with a kind (of a feature list: that have it),
-    ``num_records`` all valid ones. ``min_length`` and ``max_length`` are values a record (steps of a feature
-    list), 0 where no record has it. ``shape`` is that of one record's values where all records have the same,
-    ``()`` for one value; else None. ``min_step`` and ``max_step`` are the values a step of a feature list,
-    else None.
+    ``kind`` is its type: ``"bytes"``, ``"float"``, ``"int64"``, or ``"unknown"`` if no record gives it one.
+    ``num_present`` counts the records that have it with a type (for a feature list: that have it),
+    ``num_records`` all valid records. ``min_length`` and ``max_length`` are values per record (for a feature
+    list: steps), 0 if no record has it. ``shape`` is the shape of one record's values if it is the same in
+    all records, ``()`` for one value; else None. ``min_step`` and ``max_step`` are values per step of a
+    feature list, else None.
     """
 
     kind: str
@@ -84,10 +84,11 @@ def _span(least: int, most: int, unit: str) -> str:
 
 
 class Schema(Mapping[str, FeatureSchema]):
-    """Features by key; of SequenceExamples those of the context, with ``feature_lists`` beside them.
+    """Features by key; for SequenceExamples those of the context, with ``feature_lists`` beside them.
 
-    Attributes: ``record_type`` (``"example"``, ``"sequence_example"``, ``"bytes"``), ``num_records`` (all of
-    them), ``num_invalid`` (those that are not valid messages), ``feature_lists`` (a mapping like this one).
+    Attributes: ``record_type`` (``"example"``, ``"sequence_example"``, ``"bytes"``), ``num_records`` (all
+    records), ``num_invalid`` (records that are not valid messages), ``feature_lists`` (a mapping like this
+    one).
     """
 
     def __init__(
@@ -141,19 +142,19 @@ class Schema(Mapping[str, FeatureSchema]):
 
 
 class SchemaCollector:
-    """Collects the schema of a file as its index is built; the protocol of `indexer.build_index`.
+    """Collects the schema of a file while its index is built; a collector for `indexer.build_index`.
 
     Args:
-        columns: what to keep in the index of each record; see `tfrecord._columns.kept`. None: the columns of
+        columns: what to keep in the index for each record; see `tfrecord._columns.kept`. None: the columns of
             the index that is replaced, if there is one.
 
-        record_type: as that of `tfrecord.build_index`.
+        record_type: as for `tfrecord.build_index`.
 
-    Values are counted, not decoded. The first records say whether they are messages at all; those of them
-    that are not valid are counted, and left out of the schema.
+    Values are counted, not decoded. The first records decide whether the records are messages at all; if they
+    are, invalid ones are counted and left out of the schema.
 
     Attributes: ``record_type`` (settled by `finish`), ``num_invalid``, ``invalid`` (the numbers of the first
-    of these records).
+    invalid records).
     """
 
     def __init__(self, columns: Iterable[str] | None = None, record_type: str = "auto") -> None:
@@ -161,7 +162,7 @@ class SchemaCollector:
         self._kept = KeptColumns(names) if names else None
         self._takes_over = columns is None
         self._count = 0
-        # A column that is kept says that the records are messages.
+        # A column to keep implies that the records are messages.
         self._declared = MESSAGES if names and record_type == "auto" else check_record_type(record_type)
         self._sample = Sample()
         self._tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
@@ -170,10 +171,11 @@ class SchemaCollector:
         self.invalid: list[int] = []
 
     def update(self, buffer: Any, payload_offsets: Any, lengths: Any) -> None:
-        """Take in the records at these places of a buffer.
+        """Add the records at these positions of a buffer.
 
         Raises:
-            DecodeError, FeatureKindError: a feature to be kept has several values or kinds.
+            DecodeError: a feature to keep has several values in a record.
+            FeatureKindError: a feature to keep has several types.
         """
         offsets = np.asarray(payload_offsets).astype(np.int64)
         sizes = np.asarray(lengths).astype(np.int64)
@@ -187,7 +189,7 @@ class SchemaCollector:
             self._count += len(offsets[part])
 
     def _look(self, buffer: Any, offsets: Any, lengths: Any) -> None:
-        """Settle the type by the first payloads; until there are enough they count as messages."""
+        """Settle the record type by the first payloads; until there are enough, they count as messages."""
         if self._sample.is_full:
             return
         data = memoryview(buffer).cast("B")
@@ -197,20 +199,20 @@ class SchemaCollector:
             self.record_type = self._sample.record_type(self._declared)
 
     def keep(self, earlier: RecordIndex) -> None:
-        """Learn what the index holds that will be replaced."""
+        """Note what the index holds that will be replaced."""
         if self._takes_over and len(earlier.columns):
             self._kept = KeptColumns(earlier.columns)
 
     def satisfied_by(self, index: Any) -> bool:
-        """Whether an index that fits its data has what this build would put into it."""
+        """Whether an index that matches its data already has what this build would add."""
         names = () if self._kept is None else self._kept.names
         return "record_type" in index.metadata and (
             self._takes_over or sorted(names) == sorted(index.columns)
         )
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Metadata for the index's header (the type of the records, what it was decided by and, of messages,
-        the schema), and the columns kept."""
+        """Metadata for the index's header (the record type, how it was decided and, for messages, the
+        schema), and the columns kept."""
         known = [*self._tables[0], *self._tables[1]]
         columns = self._kept.finish(known) if self._kept is not None else {}
         self.record_type = found = self._sample.record_type(self._declared)
@@ -220,7 +222,7 @@ class SchemaCollector:
             return metadata, columns
         features, lists = ({key: list(entry) for key, entry in table.items()} for table in self._tables)
         if self._declared in ("auto", MESSAGES) and any(map(_is_clean, lists, lists.values())):
-            metadata["record_type"] = "sequence_example"  # of a later record
+            metadata["record_type"] = "sequence_example"  # because of a later record
             self.record_type = found._replace(name="sequence_example")
         key_bytes = sum(map(len, (*features, *lists)))
         if len(features) + len(lists) <= _MOST_KEYS and key_bytes <= _MOST_KEY_BYTES:
@@ -245,7 +247,7 @@ class SchemaCollector:
                     old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
 
     def _survey_valid(self, buffer: Any, offsets: Any, lengths: Any) -> None:
-        """Some of the records are not valid messages: survey the others."""
+        """Survey a batch in which some records are not valid messages."""
         bad = kernel.check_records((buffer,), offsets, lengths) != 0
         self.num_invalid += int(bad.sum())
         rows = np.flatnonzero(bad)[: _INVALID_KEPT - len(self.invalid)]
@@ -267,7 +269,7 @@ def _is_clean(key: str, entry: list[int] | None) -> bool:
 
 
 def check_metadata(index: RecordIndex) -> RecordIndex:
-    """The index, whose metadata is such as `SchemaCollector` makes; `IndexFileError` where it is not."""
+    """The index, if its metadata has the form that `SchemaCollector` makes; else `IndexFileError`."""
     kind, schema = index.metadata.get("record_type"), index.metadata.get("schema")
     looked = index.metadata.get("looked_at")
     if not (kind is None or isinstance(kind, str)) or not (
@@ -298,7 +300,7 @@ def _is_count(value: Any, most: int) -> bool:
 
 
 def _is_looked_at(value: Any) -> bool:
-    """Whether this is what a `RecordType` holds beside its name; 2.0.0 kept nothing."""
+    """Whether this is the content of a `RecordType` apart from its name; 2.0.0 stored nothing."""
     return value is None or (
         isinstance(value, list)
         and len(value) == 3
@@ -308,9 +310,9 @@ def _is_looked_at(value: Any) -> bool:
 
 
 def _is_entry(entry: Any, records: int, size: int) -> bool:
-    """Whether this is [bits of kinds, records with it, least and most values, least and most of a step].
+    """Whether this is [bits of types, records that have it, min and max values, min and max per step].
 
-    A value or step takes a byte at least, so that dense columns of such a schema are no larger than the data
+    A value or step takes at least one byte, so dense columns of such a schema are no larger than the data
     allows.
     """
     if not isinstance(entry, list) or len(entry) != 6 or any(type(number) is not int for number in entry):
@@ -324,16 +326,16 @@ def _is_entry(entry: Any, records: int, size: int) -> bool:
 
 
 def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]], record_type: str) -> Schema:
-    """The schema of several files together.
+    """The combined schema of several files.
 
     Args:
-        parts: for each file its path and the metadata of its index (or what `SchemaCollector.finish` gives);
-            without a schema, ``num_records`` in it says how many records there are.
-        record_type: what the records are; of bytes there are no features.
+        parts: for each file its path and the metadata of its index (or from `SchemaCollector.finish`);
+            without a schema, its ``num_records`` is the number of records.
+        record_type: the record type; records of type bytes have no features.
 
     Raises:
-        FeatureKindError: a feature has different kinds; the message names key, kinds and files. Unknown (no
-            record has a kind) goes with any.
+        FeatureKindError: a feature has different types; the message names key, types and files. Unknown (no
+            record has a type) is compatible with any.
     """
     tables: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
     origins: dict[tuple[int, str, int], str] = {}
@@ -376,8 +378,8 @@ def _feature(
 
 
 def dense_plan(features: Mapping[str, FeatureSchema]) -> FeaturePlan:
-    """The plan for all features of a schema: dense where all records have one shape, else ragged, so that the
-    columns of every batch are the same, sorted by name."""
+    """The plan for all features of a schema, sorted by name: dense if all records have the same shape, else
+    ragged. So every batch has the same columns."""
     specs: dict[str, Any] = {}
     for key, feature in sorted(features.items()):
         if feature.kind == "unknown":

@@ -1,4 +1,4 @@
-"""Parts of a data set, for engines that read it in many processes or on many machines: `make_splits`."""
+"""`make_splits`: parts of a data set, for engines that read it in many processes or on many machines."""
 
 from __future__ import annotations
 
@@ -39,24 +39,23 @@ def make_splits(
     index: Any = "auto",
     **reader_options: Any,
 ) -> list[Split]:
-    """Cut a data set into small picklable parts of equal size, which together hold each record once.
+    """Divide a data set into small picklable parts of equal size, which together hold each record once.
 
-    A split is a range of records. It may hold the end of one file and the beginning of the next. Splits
-    are equal in bytes to within one record. Each is read where it is needed: a split carries paths and
-    numbers, but neither records nor indexes, so the files and their indexes must be there under the same
-    paths.
+    A split is a range of records. It may hold the end of one file and the beginning of the next. The sizes of
+    splits in bytes differ by at most one record. A split contains paths and numbers but neither records nor
+    indexes, so wherever it is read, the files and their indexes must be available under the same paths.
 
     Args:
-        paths: what `TFRecordReader` takes, or a reader. Of a view (`TFRecordReader.select`) the splits hold
+        paths: what `TFRecordReader` takes, or a reader. For a view (`TFRecordReader.select`) the splits hold
             the view's records in the view's order.
-        num_splits: how many; fewer where there are fewer records. None: as many as ``target_bytes`` needs.
-        target_bytes: about how many bytes a split holds, where ``num_splits`` is None. Bytes are those of
-            whole frames; in a compressed file, those of the decompressed stream.
+        num_splits: how many; fewer if there are fewer records. None: as many as ``target_bytes`` requires.
+        target_bytes: about how many bytes a split holds, if ``num_splits`` is None. This counts whole frames;
+            in a compressed file, those of the decompressed stream.
         index, reader_options: as for `TFRecordReader`; not with a reader, which has its own. Without an
             index, the headers of each file are scanned here, once.
 
     Returns:
-        The splits in the order of their records; none for a data set without records.
+        The splits in the order of their records; an empty list for a data set without records.
 
     Raises:
         CorruptRecordError: a file without an index has a damaged header.
@@ -87,7 +86,7 @@ def reader_of(paths: Any, index: Any, options: dict[str, Any]) -> Any:
         return TFRecordReader(paths, index=index, **options)
     given = [*options, *(["index"] if index != "auto" else [])]
     if given:
-        raise TypeError(f"a reader has its options already: give {', '.join(given)} when you make the reader")
+        raise TypeError(f"a reader already has its options: give {', '.join(given)} when you make the reader")
     if type(paths._view) is not RecordView:
         raise TypeError(
             "windows of steps cannot be split: split the episodes, and take the steps of each split.reader()"
@@ -99,7 +98,7 @@ def reader_of(paths: Any, index: Any, options: dict[str, Any]) -> Any:
 
 
 class _Ranges:
-    """Bytes of the records before each position, and the other way round. `total`: bytes of all records."""
+    """Maps positions to the bytes of the records before them, and back. `total`: bytes of all records."""
 
     total: int
 
@@ -159,13 +158,13 @@ class _SelectedRanges(_Ranges):
 
 
 def _cuts(sizes: _Ranges, count: int, wanted: int) -> Int64Array:
-    """The position of each split's first record, and behind them ``count``: int64, ascending, none twice."""
+    """The position of each split's first record, followed by ``count``: int64, strictly ascending."""
     wanted = min(wanted, count)
     if not wanted:
         return np.zeros(1, np.int64)
     inner = [sizes.first_at(sizes.total * turn // wanted) for turn in range(1, wanted)]
     cuts = np.array([0, *inner, count], np.int64)
-    # A record that is larger than a split would leave others without any.
+    # A record larger than a split would leave other splits empty.
     turns = np.arange(wanted + 1)
     cuts = np.maximum.accumulate(cuts - turns) + turns
     return np.minimum(cuts, count - turns[::-1])
@@ -173,7 +172,7 @@ def _cuts(sizes: _Ranges, count: int, wanted: int) -> Int64Array:
 
 def _parts(view: RecordView, start: int, stop: int) -> tuple[list[_FilePart], Int64Array | None]:
     """The files of a view's records ``start`` up to ``stop``, and the positions of these records in the
-    files; None where these are the files' own ranges."""
+    files; None if these are whole ranges of the files."""
     store = view.store
     if view.selection is not None:
         positions = view.selection[start:stop]
@@ -201,11 +200,11 @@ def _parts(view: RecordView, start: int, stop: int) -> tuple[list[_FilePart], In
 
 @dataclass(frozen=True)
 class _FilePart:
-    """Records ``start`` up to ``stop`` of one file, and what tells later whether it is still that file.
+    """Records ``start`` up to ``stop`` of one file, and the data to check later that the file is the same.
 
-    ``digest`` and ``fingerprint`` are those of the file's index. A file without one has the first and last
-    bytes from ``begin`` to ``end`` as its digest: of the frames of these records, or of the whole file where
-    it is compressed.
+    ``digest`` and ``fingerprint`` are those of the file's index. For a file without one, the digest covers
+    the first and last bytes from ``begin`` to ``end``: those of the frames of these records, or of the whole
+    file if it is compressed.
     """
 
     path: str
@@ -235,7 +234,7 @@ class _FilePart:
             return cls(path, None, *state, _ends(data, begin, end), begin=begin, end=end)
 
     def check(self, index: RecordIndex | None) -> None:
-        """Raise `StaleIndexError` where the file or its index is not the one that was split."""
+        """Raise `StaleIndexError` if the file or its index is not the one that was split."""
         with open_data(self.path, mmap=False) as data:
             reason = self._misfit(data, index)
         if reason is not None:
@@ -244,15 +243,15 @@ class _FilePart:
     def _misfit(self, data: DataFile, index: RecordIndex | None) -> str | None:
         if data.size != self.size:
             return f"the data had {self.size} bytes when the splits were made, now it has {data.size}"
-        other = "its content is not that of when the splits were made"
+        other = "its content has changed since the splits were made"
         if index is None:
             return None if _ends(data, self.begin, self.end) == self.digest else other
         known = self.digest is not None and index.digest is not None
         same = index.digest == self.digest if known else index.fingerprint == self.fingerprint
         if not same or len(index) != self.num_records:
-            return f"the index {self.index_path} is not of the data that was split"
+            return f"the index {self.index_path} does not belong to the data that was split"
         if data.mtime_ns == self.mtime_ns or not index.digest or index.compression:
-            return None  # of a compressed file the fingerprint, which opening compares, tells enough
+            return None  # for a compressed file the fingerprint, which opening compares, is enough
         return None if digest(data, index) == index.digest else other
 
 
@@ -266,11 +265,11 @@ def _ends(data: DataFile, begin: int, end: int) -> bytes:
 
 
 class Split:
-    """A part of a data set; see `make_splits`. It pickles, and opens nothing before it is read.
+    """A part of a data set; see `make_splits`. It can be pickled, and opens nothing until it is read.
 
-    Attributes: ``num_rows`` (records, before any are skipped as damaged) and ``num_bytes`` (of their
-    frames). The first read raises `StaleIndexError` where a file or its index is not the one that was
-    split, and `FileNotFoundError` where it is missing.
+    Attributes: ``num_rows`` (records, including damaged ones that are skipped later) and ``num_bytes`` (of
+    their frames). The first read raises `StaleIndexError` if a file or its index is not the one that was
+    split, and `FileNotFoundError` if it is missing.
     """
 
     def __init__(
@@ -304,10 +303,10 @@ class Split:
         return {**self.__dict__, "_reader": None}
 
     def reader(self) -> Any:
-        """A reader of the split's records: a view of the files in ``paths``, made once.
+        """A reader for the split's records: a view of the files in ``paths``, made once.
 
         It has the options, features and column types of the data set that was split. Its ``num_skipped``
-        counts what `batches` skipped, too.
+        includes what `batches` skipped.
         """
         if self._reader is None:
             view: RecordView = self._template._view
@@ -331,8 +330,8 @@ class Split:
         return self._reader
 
     def batches(self, batch_size: int, columns: Iterable[str] | None = None) -> Iterator[Any]:
-        """The records as batches of ``batch_size`` rows, the last one of what is left; as
-        `TFRecordReader.batches`, in one pass over the files."""
+        """The records as batches of ``batch_size`` rows (the last may be smaller), in one pass over the
+        files; see `TFRecordReader.batches`."""
         size = check_count(batch_size, "batch_size")
         names = self._template._view.decoder.check_columns(columns)
         return (batch for _, batch in self._walk(size, names))
@@ -344,9 +343,9 @@ class Split:
         by_file: bool = False,
         decode: Callable[[RowBatch], Iterable[Batch]] | None = None,
     ) -> Iterator[tuple[str, Batch]]:
-        """Batches, each with the path of its first record's file; with ``by_file`` none is of two files.
+        """Batches, each with the path of its first record's file; with ``by_file`` no batch spans two files.
 
-        ``decode`` makes the batches of some payloads, where that is not the reader's decoder.
+        ``decode`` makes a batch from payloads, if the reader's decoder should not.
         """
         decoder = self.reader()._view.decoder
         groups = groupby(self._rows_of_files(), _file_of) if by_file else [(0, self._rows())]
@@ -356,12 +355,12 @@ class Split:
                     yield self._files[number].path, batch
 
     def __iter__(self) -> Iterator[Any]:
-        """The records one by one, as iteration over a reader gives them."""
+        """The records one by one, as in iteration over a reader."""
         view: RecordView = self.reader()._view
         return chain.from_iterable(chain.from_iterable(map(view.decoder.records, self._rows())))
 
     def _rows(self) -> Iterator[RowBatch]:
-        """The payloads as they come."""
+        """The payloads in order."""
         view: RecordView = self.reader()._view
         if self._positions is not None:
             yield from view.rows()

@@ -55,7 +55,7 @@ _FIELDS = {
 
 
 def _message_class() -> Any:
-    """A private message class, as those of `example_pb2`."""
+    """A private message class, like those of `example_pb2`."""
     file = descriptor_pb2.FileDescriptorProto(
         name="tfrecord/tensor.proto", package="tfrecord", syntax="proto3"
     )
@@ -93,22 +93,23 @@ _Tensor = _message_class()
 def decode_tensor_proto(
     serialized: bytes | bytearray | memoryview, *, max_fill: int = 1 << 24
 ) -> npt.NDArray[Any]:
-    """The array in a serialized `TensorProto`: its dtype and shape, writable memory of its own.
+    """The array in a serialized `TensorProto`, with its dtype and shape, in new writable memory.
 
-    Strings are an object array of bytes. Where fewer values are stored than the shape has, the last one
-    fills the rest (none: zeros), as in TensorFlow; `max_fill` bounds how many, so that a few hostile bytes
-    cannot ask for gigabytes.
+    Strings become an object array of bytes. If fewer values are stored than the shape has, the last one fills
+    the rest (zeros if there is none), as in TensorFlow. `max_fill` limits how many values are filled in, so
+    that a few hostile bytes cannot claim gigabytes.
 
-    Raises `DecodeError` (a ValueError) where the message is damaged, where numpy has no such dtype (bfloat16,
-    quantized, resource, ...), or where values and shape do not fit.
+    Raises:
+        DecodeError: the message is damaged, NumPy has no such dtype (bfloat16, quantized, resource, ...), or
+            values and shape do not match. A ValueError.
     """
     try:
         tensor = _Tensor.FromString(bytes(serialized))
     except ProtobufDecodeError as error:
-        raise DecodeError(f"no TensorProto: {error}") from None
+        raise DecodeError(f"not a valid TensorProto: {error}") from None
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
-        raise DecodeError("the TensorProto has no full shape")
+        raise DecodeError("the TensorProto has no complete shape")
     values = _values(tensor)
     count = math.prod(shape)
     if len(values) > count or (len(values) < count and tensor.tensor_content):
@@ -125,7 +126,7 @@ def decode_tensor_proto(
 
 
 def _values(tensor: Any) -> npt.NDArray[Any]:
-    """The stored values, flat. Halves travel as bit patterns, complex numbers as pairs."""
+    """The stored values, flat. Halves are stored as bit patterns, complex numbers as pairs."""
     if tensor.dtype == _STRING:
         strings = np.empty(len(tensor.string_val), object)
         strings[:] = list(tensor.string_val)
@@ -138,7 +139,7 @@ def _values(tensor: Any) -> npt.NDArray[Any]:
     native = dtype.newbyteorder("=")
     if tensor.tensor_content:
         if len(tensor.tensor_content) % dtype.itemsize:
-            raise DecodeError(f"{len(tensor.tensor_content)} bytes are no whole number of {dtype.name}")
+            raise DecodeError(f"{len(tensor.tensor_content)} bytes are not a whole number of {dtype.name}")
         if dtype.kind == "b":
             return np.frombuffer(tensor.tensor_content, np.uint8).astype(np.bool_)
         return np.frombuffer(tensor.tensor_content, dtype).astype(native)
@@ -146,7 +147,7 @@ def _values(tensor: Any) -> npt.NDArray[Any]:
     if dtype.kind == "c":
         parts = np.array(stored, np.float32 if dtype.itemsize == 8 else np.float64)
         if len(parts) % 2:
-            raise DecodeError("a complex tensor has half a value")
+            raise DecodeError("a complex tensor holds an odd number of parts")
         pairs: npt.NDArray[Any] = parts.view(native)
         return pairs
     if dtype == np.float16:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, autotestdict=False, binding=True
-"""Kernel of the ground floor: frames of one buffer to offsets and lengths, CRC-32C, maps of files.
+"""The bottom kernel: turns the frames of a buffer into offsets and lengths; CRC-32C; maps of files.
 
-It gets buffers, arrays and integers, and gives back counts, a status and a place; it imports no Python of ours.
+It takes buffers, arrays and integers, and returns counts, a status and a position. It imports none of our Python.
 `path` chooses how the CRC is computed: an index into `PATHS`, -1 for the best of this machine.
 """
 
@@ -53,7 +53,7 @@ _ADVICE = {
     "willneed": MADV_WILLNEED,
     "dontneed": MADV_DONTNEED,
 }
-# Below this many bytes letting the GIL go costs more than the work.
+# Below this many bytes releasing the GIL costs more than the work.
 cdef Py_ssize_t SMALL = 4096
 
 
@@ -64,7 +64,7 @@ cdef const frames_path *_choose(int path) except NULL:
 
 
 def crc32c(data, uint32_t value=0, *, int path=-1):
-    """CRC-32C of a contiguous buffer, going on from `value`."""
+    """CRC-32C of a contiguous buffer, continued from `value`."""
     cdef const frames_path *way = _choose(path)
     cdef Py_buffer view
     cdef uint32_t crc
@@ -82,7 +82,7 @@ def crc32c(data, uint32_t value=0, *, int path=-1):
 
 def scan(buffer, uint64_t start, uint64_t limit, uint64_t[::1] offsets, uint64_t[::1] lengths, int verify,
          bint final, *, int path=-1):
-    """Fill the arrays with the frames from `start` on; (count, end, status)."""
+    """Fill the arrays with the frames that begin at `start`; (count, end, status)."""
     cdef const frames_path *way = _choose(path)
     cdef Py_buffer view
     cdef uint64_t count = 0, end = start, capacity = <uint64_t>offsets.shape[0]
@@ -121,7 +121,7 @@ def check_frame(buffer, uint64_t offset, uint64_t length, int verify, *, int pat
 
 
 def check_frames(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, int verify, *, int path=-1):
-    """(place, status) of the first frame that is not what the arrays say; status 0 where all are."""
+    """(position, status) of the first frame that is not what the arrays say; status 0 if all are."""
     cdef const frames_path *way = _choose(path)
     cdef Py_buffer view
     cdef uint64_t place = 0, count = <uint64_t>offsets.shape[0]
@@ -187,11 +187,11 @@ def footers(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths):
 
 
 def parse_text(data, uint64_t[::1] offsets, uint64_t[::1] sizes):
-    """Fill the arrays from lines of "offset size"; (count, 0), or (0, line) of the first that is none (from 1)."""
+    """Fill the arrays from lines of "offset size"; (count, 0), or (0, number from 1 of the first invalid line)."""
     cdef Py_buffer view
     cdef uint64_t count = 0, line = 0
     if offsets.shape[0] != sizes.shape[0] or offsets.shape[0] == 0:
-        raise ValueError("offsets and sizes must be of one size that is not 0")
+        raise ValueError("offsets and sizes must have the same size, not 0")
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         with nogil:
@@ -220,14 +220,14 @@ def format_text(const uint64_t[::1] offsets, const uint64_t[::1] sizes):
     return out[:used]
 
 
-# Maps of this process that are alive, and how many there may be. The system allows about 65,530, and a process
-# that reaches that can allocate no memory any more.
+# Live maps of this process, and the most that are allowed. The system allows about 65,530; a process that
+# reaches that can no longer allocate memory.
 cdef Py_ssize_t live_maps = 0
 MOST_MAPS = 16384
 
 
 def file_size(int descriptor):
-    """Size of an open file now; -1 where it cannot be told."""
+    """Current size of an open file; -1 if unknown."""
     cdef int64_t size
     with nogil:
         size = filemap_size(descriptor)
@@ -237,7 +237,7 @@ def file_size(int descriptor):
 cdef class FileMap:
     """A file mapped for reading through the buffer protocol; it keeps no descriptor.
 
-    The map lives as long as this object or any view of it. OSError where too many are alive.
+    The map lives as long as this object or any view of it. OSError if too many are alive.
     """
 
     cdef const uint8_t *_base
@@ -269,7 +269,7 @@ cdef class FileMap:
         return self.size
 
     def advise(self, uint64_t offset, uint64_t length, str advice):
-        """madvise(2) for a range; False where the kernel refuses (advice is no promise)."""
+        """madvise(2) for a range; False if the system refuses, which does no harm."""
         cdef int code = _ADVICE[advice], result
         if offset > self.size or length > self.size - offset:
             raise IndexError("range is outside the map")

@@ -32,7 +32,7 @@ static int filemap_advise(const uint8_t *base, uint64_t offset, uint64_t length,
     return length == 0 ? 0 : madvise((void *)from, to - from, advice);
 }
 
-/* Size of an open file now; -1 where it cannot be told. */
+/* Current size of an open file; -1 if unknown. */
 static int64_t filemap_size(int fd) {
     struct stat st;
     return fstat(fd, &st) == 0 ? (int64_t)st.st_size : -1;

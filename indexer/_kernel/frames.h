@@ -38,7 +38,7 @@ FRAMES_TARGET static int FRAMES(scan)(const uint8_t *data, uint64_t size, uint64
             break;
         }
 #if defined(__GNUC__)
-        /* A hop over short records waits for memory at each of them, and is slower than reading everything. */
+        /* A header scan of short records waits for memory at each one, and is slower than reading everything. */
         if (verify < VERIFY_ALL && length < 4096)
             for (uint64_t line = 0; line < length + FRAME_OVERHEAD; line += 64)
                 __builtin_prefetch((const void *)((uintptr_t)frame + 8192 + line));

@@ -1,4 +1,4 @@
-"""Where bytes come from beside local files: object stores and web servers, and a cache of what was read."""
+"""Bytes that are not local files: object stores and web servers, and a cache of what was read."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def open_store(url: str) -> tuple[Store, str]:
     """The store of a URL, and the key of what the URL names in it.
 
     One store per root and options serves the whole process; a forked child opens its own. obstore serves the
-    schemes that it knows, fsspec the others, and all of them where obstore cannot be used: where it is not
-    installed, and in a process that was forked after its parent had used it.
+    schemes that it knows, fsspec the others. fsspec serves all of them if obstore cannot be used: because it
+    is not installed, or in a process that was forked after its parent had used it.
 
     Raises:
         ImportError: the package that the scheme needs is missing; it names the pip command.
-        TypeError: an option that the store does not have.
+        TypeError: the store does not have one of the options.
     """
     known = url if isinstance(url, Url) else Url(url)
     root, key, tail = split_url(known.full)

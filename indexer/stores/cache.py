@@ -1,8 +1,8 @@
 """A folder of whole objects, shared by all processes of a host: fetched once, then mapped.
 
-The name of a cached file stands for URL, size and ETag. A shared lock on it keeps it from being removed. The
-process that fetches it holds an exclusive lock on its temporary name; so others can wait, or see that the
-process is dead. When the folder reaches its bound, the files that were used longest ago go.
+The name of a cached file is derived from URL, size and ETag. A shared lock on it prevents its removal. The
+process that fetches it holds an exclusive lock on its temporary name, so others can wait, or see that the
+process is dead. When the folder reaches its limit, the least recently used files are removed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cache:
 
     def __init__(self, options: StoreOptions) -> None:
         if options.cache is None:
-            raise ValueError("no cache folder is given")
+            raise ValueError("cache must name a folder, not be an empty string")
         self.folder = cache_folder(options.cache)
         self.limit = int(options.cache_bytes)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -57,10 +57,10 @@ class Cache:
         return os.path.join(self.folder, hashlib.sha256(text.encode()).hexdigest()[:40] + suffix)
 
     def get(self, store: Store, info: ObjectInfo, *, wait: bool = True) -> int | None:
-        """An open descriptor of the cached object, fetched first where need be; the caller closes it.
+        """An open descriptor of the cached object, which is fetched first if necessary; the caller closes it.
 
-        While it is open the file is not removed from the cache. None where there is no room because all that
-        is cached is in use, or where another process fetches it and ``wait`` is false.
+        While it is open the file is not removed from the cache. None if there is no room because everything
+        cached is in use, or if another process is fetching it and ``wait`` is false.
 
         Raises:
             RemoteError: the object is larger than the whole cache.
@@ -75,7 +75,7 @@ class Cache:
                 return found
             with _exclusive(path + _FILLING) as file:
                 if file is not None:
-                    found = self._open(path, info.size)  # somebody was quicker
+                    found = self._open(path, info.size)  # another process fetched it meanwhile
                     if found is not None:
                         return found
                     if not self._make_room(info.size):
@@ -87,7 +87,7 @@ class Cache:
             time.sleep(_POLL)
 
     def put_bytes(self, name: str, data: bytes) -> None:
-        """Keep a small file, such as an index, under a name of the caller's."""
+        """Keep a small file, such as an index, under a name that the caller chooses."""
         path = os.path.join(self.folder, name)
         with _exclusive(path + _FILLING) as file:
             if file is not None and self._make_room(len(data)):
@@ -109,7 +109,7 @@ class Cache:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # removed while it was opened, or not ours
+        os.close(descriptor)  # removed while it was being opened, or not a file of the cache
         with suppress(FileNotFoundError):
             if status.st_nlink:
                 os.unlink(path)
@@ -123,7 +123,7 @@ class Cache:
         os.replace(path + _FILLING, path)
 
     def _make_room(self, wanted: int) -> bool:
-        """Remove what was used longest ago until ``wanted`` more bytes fit; False: too much is in use."""
+        """Remove the least recently used files until ``wanted`` more bytes fit; False if they cannot."""
         with _locked(os.path.join(self.folder, _LOCK)):
             total, files = self._contents()
             for _, size, path in sorted(files):
@@ -134,7 +134,7 @@ class Cache:
             return total + wanted <= self.limit
 
     def _contents(self) -> tuple[int, list[tuple[int, int, str]]]:
-        """How many bytes there are, and (last use, size, path) of each file, leftovers too."""
+        """The total bytes, and (last use, size, path) of each file, including leftovers."""
         files = []
         for entry in os.scandir(self.folder):
             with suppress(FileNotFoundError):
@@ -145,7 +145,7 @@ class Cache:
 
 
 def _remove_unused(path: str) -> bool:
-    """Remove a file that nobody holds a lock on."""
+    """Remove a file unless somebody holds a lock on it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _remove_unused(path: str) -> bool:
 
 @contextmanager
 def _exclusive(path: str) -> Iterator[BinaryIO | None]:
-    """An empty file under an exclusive lock, removed at the end unless renamed; None where another has it."""
+    """An empty file under an exclusive lock, removed at the end unless renamed; None if it is locked."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     file = os.fdopen(descriptor, "r+b")
     try:
@@ -171,7 +171,7 @@ def _exclusive(path: str) -> Iterator[BinaryIO | None]:
         except BlockingIOError:
             yield None
             return
-        if not _is_at(descriptor, path):  # it was renamed or removed while we waited for nothing
+        if not _is_at(descriptor, path):  # it was renamed or removed while we waited
             yield None
             return
         os.ftruncate(descriptor, 0)

@@ -17,13 +17,13 @@ from indexer.stores.ranges import Changed, ObjectInfo, Passing, Store
 __all__ = ["SCHEMES", "ObstoreStore", "usable"]
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https")
-# The status of an answer that will be the same next time; object_store tells it in words only.
+# Status codes for which a retry would not help; object_store gives them only as text.
 _FINAL = re.compile(r"status code: (4(?!08|29)\d\d|501)")
 _first_used_by: list[int] = []
 
 
 def usable() -> bool:
-    """Whether obstore works in this process: it is installed, and its threads were not lost in a fork."""
+    """Whether obstore works in this process: it is installed, and no fork has lost its threads."""
     try:
         import obstore  # noqa: F401
     except ImportError:
@@ -55,7 +55,7 @@ class ObstoreStore(Store):
             client["default_headers"] = dict(headers)
         if settings and scheme in ("http", "https"):
             name = next(iter(settings))
-            raise TypeError(f"storage_options: {name!r} is no option of {scheme} URLs; 'headers' is")
+            raise TypeError(f"storage_options: {name!r} is not an option of {scheme} URLs; 'headers' is")
         try:
             self._store: Any = from_url(
                 root, client_options=client, retry_config={"max_retries": 0}, **settings
@@ -73,7 +73,7 @@ class ObstoreStore(Store):
         with _Translated(self, key):
             data = obstore.get(self._store, key, options=wanted).bytes()
         if len(data) != end - start:
-            raise Passing(f"{len(data)} bytes came instead of {end - start}")
+            raise Passing(f"received {len(data)} bytes instead of {end - start}")
         return data
 
     def _stat(self, key: str) -> ObjectInfo:
@@ -131,7 +131,7 @@ def _has_http_endpoint(settings: Mapping[str, Any]) -> bool:
 
 
 class _Translated:
-    """obstore's errors as ours."""
+    """Translate the errors of obstore to ours."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store, self._key = store, key
@@ -155,7 +155,7 @@ class _Translated:
         if isinstance(error, exceptions.PreconditionError):
             raise Changed(text) from None
         if isinstance(error, exceptions.AlreadyExistsError):
-            raise FileExistsError(errno.EEXIST, "the object exists already", url) from None
+            raise FileExistsError(errno.EEXIST, "the object already exists", url) from None
         if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
             raise PermissionError(errno.EACCES, f"the store refuses access: {text}", url) from None
         if isinstance(error, exceptions.InvalidPathError) or _FINAL.search(str(error)):

@@ -1,4 +1,4 @@
-"""How stores are reached: options, credentials among them, and who gets to see those."""
+"""Options for access to stores, including credentials, and where credentials may appear."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _USER = re.compile(r"(?<=://)[^/@\s]*@")
 _QUERY = re.compile(r"(?<=\w)(https?://[^\s?]*)?\?[^\s'\"]*")
 _UNITS = {unit + "B": 1000**power for power, unit in enumerate(("", "K", "M", "G", "T"))}
 _UNITS |= {unit + "IB": 1024**power for power, unit in enumerate("KMGT", 1)}
-# Values of the environment that must not be shown either.
+# Environment variables whose values must not be shown either.
 _SECRET_NAME = re.compile(r"(?i)secret|token|password|passwd|key|credential|signature|sas")
 
 
 def clean_url(url: str) -> str:
-    """The URL without user, password and query: what messages show. What is no URL stays as it is."""
+    """The URL without user, password and query, as messages show it. Other text stays as it is."""
     return _QUERY.sub("", _USER.sub("", url)) if "://" in url else url
 
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """Options of reading and writing URLs.
+    """Options for reading and writing URLs.
 
-    ``storage_options``: the store's own settings (``endpoint``, ``region``, ``access_key_id``,
-    ``secret_access_key``, ``skip_signature``, ... by the names of the object_store library), or a function
-    that returns them. ``io_concurrency``: requests at once; the process has one pool, as large as the largest
-    value. ``max_retries`` per request; ``request_timeout`` in seconds. ``cache``: None, ``"auto"`` or a
-    folder; ``cache_bytes``: a number, or text such as ``"20GB"``.
+    ``storage_options``: the store's own settings, named as in the object_store library (``endpoint``,
+    ``region``, ``access_key_id``, ``secret_access_key``, ``skip_signature``, ...), or a function that returns
+    them. ``io_concurrency``: simultaneous requests; the process has one pool, as large as the largest value.
+    ``max_retries`` per request; ``request_timeout`` in seconds. ``cache``: None, ``"auto"`` or a folder;
+    ``cache_bytes``: a number, or text such as ``"20GB"``.
 
-    Credentials are not shown by repr. A pickle holds ``storage_options`` only while a child process is being
-    spawned; elsewhere they come from the environment, or from the function, which is pickled by name.
+    repr does not show credentials. A pickle holds ``storage_options`` only while a child process is being
+    spawned. Otherwise they come from the environment, or from the function, which is pickled by name.
     """
 
     storage_options: Given | None = field(default=None, repr=False)
@@ -53,22 +53,22 @@ class StoreOptions:
         check_count(self.io_concurrency, "io_concurrency")
         retries, timeout = self.max_retries, self.request_timeout
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ValueError(f"max_retries is {retries!r}; it is an integer of at least 0")
+            raise ValueError(f"max_retries is {retries!r}; it must be an integer of at least 0")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-            raise ValueError(f"request_timeout is {timeout!r}; it is a number of seconds above 0")
+            raise ValueError(f"request_timeout is {timeout!r}; it must be a number of seconds above 0")
         given = self.storage_options
         if given is not None and not callable(given) and not isinstance(given, Mapping):
-            raise TypeError(f"storage_options is a dict or a function, not {type(given).__name__}")
+            raise TypeError(f"storage_options must be a dict or a function, not {type(given).__name__}")
         object.__setattr__(self, "cache_bytes", _as_bytes(self.cache_bytes))
 
     def settings(self) -> dict[str, Any]:
-        """The store's settings, asked of the function where one was given."""
+        """The store's settings; calls the function if one was given."""
         given = self.storage_options
         found = given() if callable(given) else given
         return dict(found or {})
 
     def redact(self, text: str) -> str:
-        """The text without credentials: neither those given nor those of the environment nor any in a URL."""
+        """The text without credentials: those given, those of the environment, and any in a URL."""
         text = clean_url(text)
         given = {} if callable(self.storage_options) else dict(self.storage_options or {})
         named = {**{n: v for n, v in os.environ.items() if _SECRET_NAME.search(n)}, **given}
@@ -93,15 +93,15 @@ def _as_bytes(value: int | str) -> int:
     unit = match and _UNITS.get(match[2].upper().removesuffix("B") + "B")
     if isinstance(value, bool) or not match or unit is None:
         raise ValueError(
-            f"cache_bytes is {value!r}; it is a number of bytes, or text such as '20GB' or '512MiB'"
+            f"cache_bytes is {value!r}; it must be a number of bytes, or text such as '20GB' or '512MiB'"
         )
     return int(float(match[1]) * unit)
 
 
 class Url(str):
-    """A URL that knows how it is reached. Its text has no credentials; ``full`` is the URL as it was given.
+    """A URL with the options to access it. Its text has no credentials; ``full`` is the URL as given.
 
-    It takes its options along when it is pickled, and ``full`` only while a child process is being spawned.
+    A pickle includes the options, and ``full`` only while a child process is being spawned.
     """
 
     full: str
@@ -114,7 +114,7 @@ class Url(str):
         return made
 
     def __add__(self, suffix: str) -> Url:
-        """The URL of a file beside this one: the suffix goes before the query, where there is one."""
+        """The URL of a file beside this one: the suffix goes before the query, if there is one."""
         path, mark, query = self.full.partition("?")
         return Url(path + suffix + mark + query, self.options)
 

@@ -1,8 +1,8 @@
-"""What every store offers, whatever library moves its bytes: ranges, streams, listings and conditional puts.
+"""The interface of every store, whatever library moves its bytes: ranges, streams, lists, conditional puts.
 
-A store is one bucket, container or host; a key names an object in it. `Store` does what is the same for all:
-ranges near each other become one request, requests run side by side within one budget for the process, and
-failures that may pass are tried again. A subclass makes single requests.
+A store is one bucket, container or host; a key names an object in it. `Store` has the common part: it merges
+ranges that are close to each other, runs requests in parallel within one limit for the process, and retries
+after transient failures. A subclass makes single requests.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ UInt64Array = npt.NDArray[np.uint64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# What a request costs, in bytes that could be read in its time: ranges that near become one request.
+# The cost of a request, as bytes that could be read in the same time: closer ranges become one request.
 _GAP = 128 << 10
-# A request for ranges never reads more than so many times what was asked for, and a gap.
+# Requests for ranges never read more than this many times what was asked for, plus a gap.
 _MOST_WASTE = 8
 _PART = 8 << 20
 _PARTS_AHEAD = 3
@@ -53,7 +53,7 @@ _LONGEST_PAUSE = 10.0
 
 
 class ObjectInfo(NamedTuple):
-    """One object: its key, size in bytes, ETag (None where the store has none) and time of change."""
+    """One object: its key, size in bytes, ETag (None if the store has none) and modification time."""
 
     key: str
     size: int
@@ -62,15 +62,15 @@ class ObjectInfo(NamedTuple):
 
 
 class Passing(Exception):
-    """A failure that may pass: a timeout, a 5xx, a reset, a short body. `Store` tries again."""
+    """A transient failure: a timeout, a 5xx, a reset, a short body. `Store` retries."""
 
 
 class Changed(Exception):
-    """The object has another ETag than the one that was asked for."""
+    """The object does not have the ETag that was asked for."""
 
 
 class Store(ABC):
-    """Objects under one root, such as ``s3://bucket``. Threads may share it; a forked child needs its own."""
+    """The objects under one root, such as ``s3://bucket``. Thread-safe; a forked child needs its own."""
 
     def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
         self.root = root
@@ -87,7 +87,7 @@ class Store(ABC):
     def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
         """Bytes ``start`` to ``end`` of an object, as a buffer of exactly that length.
 
-        Raises `Passing`, `Changed`, or what does not pass: FileNotFoundError, PermissionError, RemoteError.
+        Raises `Passing`, `Changed`, or a permanent error: FileNotFoundError, PermissionError, RemoteError.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Store(ABC):
 
     @abstractmethod
     def _list(self, folder: str) -> list[ObjectInfo]:
-        """The objects directly in a folder ("" or ending in /)."""
+        """The objects directly in a folder (``""`` or a key that ends in ``/``)."""
 
     @abstractmethod
     def _folders(self, folder: str) -> list[str]:
@@ -106,23 +106,23 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is fine."""
+        """Remove an object, if it exists."""
 
     @abstractmethod
     def upload(self, key: str, chunks: Iterator[Any]) -> None:
-        """Write an object from chunks of bytes, whole or not at all.
+        """Write an object from chunks of bytes, completely or not at all.
 
-        Where ``chunks`` raises, the upload is aborted, no object is made, and the error goes on.
+        If ``chunks`` raises, the upload is aborted, no object is created, and the error propagates.
         """
 
     # ---- what callers use --------------------------------------------------------------------------------
 
     def stat(self, key: str) -> ObjectInfo:
-        """Size, ETag and time of change of an object; one request. FileNotFoundError where there is none."""
+        """Size, ETag and modification time of an object; one request. FileNotFoundError if there is none."""
         return self._retry(lambda: self._stat(key), key, "asking for its size")
 
     def exists(self, key: str) -> bool:
-        """Whether there is such an object; one request."""
+        """Whether the object exists; one request."""
         try:
             self.stat(key)
         except (FileNotFoundError, IsADirectoryError):
@@ -130,10 +130,10 @@ class Store(ABC):
         return True
 
     def list(self, pattern: str) -> list[ObjectInfo]:
-        """The objects that a pattern means, sorted by key.
+        """The objects that match a pattern, sorted by key.
 
-        A folder (``""`` or ending in ``/``) means the objects directly in it. Otherwise `*`, `?` and `[...]`
-        match within the last part of the key.
+        A folder (``""`` or a key that ends in ``/``) matches the objects directly in it. Otherwise `*`, `?`
+        and `[...]` match within the last part of the key.
         """
         folder, _, name = pattern.rpartition("/")
         folder += "/" if folder else ""
@@ -148,23 +148,23 @@ class Store(ABC):
         return sorted(self._retry(lambda: self._folders(folder), folder, "listing"))
 
     def put(self, key: str, data: Any, *, if_match: str | None = None, if_absent: bool = False) -> str | None:
-        """Write an object whole and give its ETag; with a condition, only where that holds.
+        """Write an object and return its ETag; with a condition, only if that holds.
 
         Raises:
-            FileExistsError: ``if_absent``, and there is one.
-            StaleIndexError: ``if_match``, and the object has another ETag now.
+            FileExistsError: ``if_absent`` was given and the object exists.
+            StaleIndexError: ``if_match`` was given and the object has another ETag now.
         """
         try:
             return self._retry(lambda: self._put(key, data, if_match, if_absent), key, "writing")
         except Changed:
-            raise StaleIndexError(self.url(key), None, "the object changed while it was replaced") from None
+            raise StaleIndexError(self.url(key), None, "the object changed before it was replaced") from None
 
     def fetch_ranges(
         self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
     ) -> tuple[memoryview, UInt64Array]:
-        """Many ranges of one object in one buffer: (buffer, where in it each range begins, uint64 ``(n,)``).
+        """Many ranges of one object in one buffer: (buffer, where each range begins in it, uint64 ``(n,)``).
 
-        No byte is fetched twice. The buffer is the caller's. With ``etag``, all are of that version.
+        No byte is fetched twice. The caller owns the buffer. With ``etag``, all ranges are of that version.
 
         Raises:
             StaleIndexError: the object changed.
@@ -175,7 +175,7 @@ class Store(ABC):
     def start_ranges(
         self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
     ) -> PendingRanges:
-        """`fetch_ranges` in the background; ``result()`` of what this gives waits for it."""
+        """`fetch_ranges` in the background; ``result()`` of the returned object waits for it."""
         begins, stops, which = join_ranges(starts, ends, self._gap())
         futures = self._submit(key, begins, stops, etag)
         sizes = stops - begins
@@ -185,7 +185,7 @@ class Store(ABC):
     def start_pieces(
         self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
     ) -> Pieces:
-        """Fetch what holds these ranges in the background, to take ranges from it later."""
+        """Fetch pieces that hold these ranges in the background, to take ranges from them later."""
         begins, stops, _ = join_ranges(starts, ends, self._gap())
         return Pieces(begins, stops, self._submit(key, begins, stops, etag))
 
@@ -197,7 +197,7 @@ class Store(ABC):
         return [pool.submit(self._fetch, key, start, end, etag) for start, end in pairs]
 
     def stream(self, key: str, start: int = 0, end: int | None = None, etag: str | None = None) -> Stream:
-        """A binary file object that reads an object forward, in parts of 8 MiB, a few parts ahead."""
+        """A binary file object that reads an object forward in parts of 8 MiB, a few parts ahead."""
         info = self.stat(key) if end is None else None
         return Stream(self, key, start, info.size if info else int(end or 0), info.etag if info else etag)
 
@@ -215,7 +215,7 @@ class Store(ABC):
             raise StaleIndexError(self.url(key), None, "the object changed while it was read") from None
 
     def _retry(self, call: Callable[[], Result], key: str, what: str) -> Result:
-        """``call()``, again after failures that may pass, with growing pauses; then RemoteError."""
+        """``call()``, retried after transient failures with growing pauses, then RemoteError."""
         pause = _FIRST_PAUSE
         for left in range(self.options.max_retries, -1, -1):
             try:
@@ -223,7 +223,7 @@ class Store(ABC):
             except Passing as error:
                 if not left:
                     tries = self.options.max_retries + 1
-                    text = self.options.redact(f"{what} failed {tries} times; the last time: {error}")
+                    text = self.options.redact(f"{what} failed {tries} times; last error: {error}")
                     raise RemoteError(self.url(key), text) from None
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -237,7 +237,7 @@ class PendingRanges(NamedTuple):
     places: UInt64Array
 
     def result(self) -> tuple[memoryview, UInt64Array]:
-        """Wait for all: (buffer, places). The first failure is raised; other requests are given up."""
+        """Wait for all: (buffer, positions). Raises the first failure and cancels the other requests."""
         try:
             parts = [future.result() for future in self.futures]
         except BaseException:
@@ -252,7 +252,7 @@ class PendingRanges(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Stretches of an object that are being fetched; see `Store.start_pieces`."""
+    """Pieces of an object that are being fetched; see `Store.start_pieces`."""
 
     begins: UInt64Array
     stops: UInt64Array
@@ -261,7 +261,7 @@ class Pieces(NamedTuple):
     def inside(
         self, starts: UInt64Array, ends: UInt64Array
     ) -> Callable[[], tuple[memoryview, UInt64Array]] | None:
-        """A function that waits for these ranges, as `PendingRanges.result`; None: not all are here."""
+        """A function that waits for these ranges, as `PendingRanges.result`; None if not all are here."""
         if not len(self.begins):
             return None
         which = np.searchsorted(self.begins, starts, side="right").astype(np.int64) - 1
@@ -283,10 +283,10 @@ class Pieces(NamedTuple):
 def join_ranges(
     starts: UInt64Array, ends: UInt64Array, gap: int
 ) -> tuple[UInt64Array, UInt64Array, npt.NDArray[np.int64]]:
-    """Requests for ranges: (begins, ends, which request each range is in).
+    """Requests for ranges: (starts, ends, which request holds each range).
 
     Ranges that overlap, or lie at most ``gap`` bytes apart, become one, as long as all requests together
-    read at most 8 times the bytes that are wanted, plus 128 KiB.
+    read at most 8 times the bytes wanted, plus 128 KiB.
     """
     if not len(starts):
         return starts, ends, np.zeros(0, np.int64)
@@ -294,7 +294,7 @@ def join_ranges(
     begins, reach = starts[order], np.maximum.accumulate(ends[order])
     holes = begins[1:].astype(np.int64) - reach[:-1].astype(np.int64)
     wanted = int(reach[-1] - begins[0]) - int(holes[holes > 0].sum())
-    # The smallest holes are filled first, as many as the bound allows.
+    # Bridge the smallest gaps first, as many as the limit allows.
     sizes = np.sort(holes[(holes > 0) & (holes <= gap)])
     filled = np.cumsum(sizes)
     allowed = (_MOST_WASTE - 1) * wanted + _GAP
@@ -321,7 +321,7 @@ class Stream:
         self._part = memoryview(b"")
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes, fewer only at the end; all that remain where it is negative."""
+        """Up to ``size`` bytes, fewer only at the end; all the rest if it is negative."""
         pieces = []
         wanted = self._end - self.position if size < 0 else size
         while wanted > 0 and (piece := self.read_some(wanted)).nbytes:
@@ -372,10 +372,10 @@ class Stream:
 
 
 def side_by_side(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``call`` of each item, many at once: for steps that wait for a store. The first failure is raised."""
+    """``call`` for each item, many at once, for steps that wait for a store. Raises the first failure."""
     if len(items) < 2:
         return [call(item) for item in items]
-    # Threads of their own: what they call waits for the pool of requests.
+    # Separate threads, because the calls wait for the pool of requests.
     with ThreadPoolExecutor(min(len(items), _STEPS_AT_ONCE)) as pool:
         return list(pool.map(call, items))
 
@@ -385,7 +385,7 @@ _pools: dict[str, Any] = {"pid": 0, "size": 0, "pool": None}
 
 
 def _pool(size: int) -> ThreadPoolExecutor:
-    """The process's one pool of requests, as large as the largest asked for; a forked child's is new."""
+    """The process's pool of requests, as large as the largest asked for. A forked child gets a new one."""
     if _pools["pid"] != os.getpid() or _pools["size"] < size:
         with _lock:
             if _pools["pid"] != os.getpid():

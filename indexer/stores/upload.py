@@ -24,11 +24,11 @@ def check_writable(url: str) -> None:
 
 
 class _Aborted(Exception):
-    """The writer gave up."""
+    """The writer aborted the upload."""
 
 
 class Upload:
-    """Writes an object forward, in constant memory. It is there after `close`; after `abort` it is not."""
+    """Writes an object forward, in constant memory. It exists after `close`, not after `abort`."""
 
     def __init__(self, url: str, *, new: bool = False) -> None:
         self.name = str(url)
@@ -46,7 +46,7 @@ class Upload:
         self._thread.start()
 
     def write(self, data: Any) -> int:
-        """Take the bytes; what went wrong with earlier ones is raised."""
+        """Take the bytes; raises the error of earlier ones, if any."""
         if self.closed:
             raise ValueError(f"{self.name} is closed")
         self._pending += data
@@ -56,7 +56,7 @@ class Upload:
         return memoryview(data).nbytes
 
     def flush(self) -> None:
-        """Nothing: the object appears when it is whole."""
+        """Does nothing: the object appears only when it is complete."""
 
     def writable(self) -> bool:
         return True
@@ -65,10 +65,10 @@ class Upload:
         return False
 
     def close(self) -> None:
-        """Finish the object. Raises what kept it from being written; then there is none."""
+        """Finish the object. If writing it failed, raises the error, and no object exists."""
         if self.closed:
             return
-        if self._pid != os.getpid():  # a forked copy: the upload is the parent's
+        if self._pid != os.getpid():  # a forked copy: the upload belongs to the parent
             self.closed = True
             return
         try:
@@ -82,7 +82,7 @@ class Upload:
             raise self._error
 
     def abort(self) -> None:
-        """Give up: the upload is aborted, and there is no new object."""
+        """Abort the upload: no new object is created."""
         if not self.closed and self._pid == os.getpid():
             self.closed = True
             if not self._done.is_set():

@@ -1,4 +1,4 @@
-"""Stores through fsspec: schemes that obstore does not know, and all where obstore cannot be used."""
+"""Stores through fsspec: for schemes that obstore does not know, and for all if obstore cannot be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODES: dict[type[OSError], int] = {
     PermissionError: errno.EACCES,
     IsADirectoryError: errno.EISDIR,
 }
-# The names of object_store's settings -> s3fs, gcsfs and adlfs.
+# The settings of object_store by name, and their names in s3fs, gcsfs and adlfs.
 _S3 = {
     "access_key_id": "key",
     "aws_access_key_id": "key",
@@ -39,14 +39,14 @@ _AZURE = {"account_name": "account_name", "account_key": "account_key", "sas_tok
 
 
 class FsspecStore(Store):
-    """One bucket or host through fsspec. The instance is its own: a cached one may be of another process."""
+    """One bucket or host through fsspec. It has its own instance: a cached one may be of another process."""
 
     def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
         super().__init__(root, options, tail)
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
-            text = f"{root} is a URL, for which fsspec is needed: pip install 'tfrecord[remote]'"
+            text = f"reading {root} needs fsspec: pip install 'tfrecord[remote]'"
             raise ImportError(text, name="fsspec") from error
         settings = _translated(root, options.settings(), options.request_timeout)
         self._filesystem, self._base = url_to_fs(
@@ -59,7 +59,7 @@ class FsspecStore(Store):
     def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
         data = self._call(key, lambda: self._filesystem.cat_file(self._path(key), start=start, end=end))
         if len(data) != end - start:
-            raise Passing(f"{len(data)} bytes came instead of {end - start}")
+            raise Passing(f"received {len(data)} bytes instead of {end - start}")
         return data
 
     def _stat(self, key: str) -> ObjectInfo:
@@ -86,7 +86,7 @@ class FsspecStore(Store):
 
     def _put(self, key: str, data: Any, if_match: str | None, if_absent: bool) -> str | None:
         if if_absent and self._call(key, lambda: self._filesystem.exists(self._path(key))):
-            raise FileExistsError(errno.EEXIST, "the object exists already", self.url(key))
+            raise FileExistsError(errno.EEXIST, "the object already exists", self.url(key))
         if if_match is not None and self._stat(key).etag != if_match:
             raise Changed
         self._call(key, lambda: self._filesystem.pipe_file(self._path(key), bytes(data)))
@@ -99,7 +99,7 @@ class FsspecStore(Store):
             pass
 
     def upload(self, key: str, chunks: Iterator[Any]) -> None:
-        # Some file systems show a file as soon as it is opened: so it is opened when all is there.
+        # Some file systems show a file as soon as it is opened, so it is opened only once all data is here.
         with tempfile.TemporaryFile() as spooled:
             for chunk in chunks:
                 spooled.write(chunk)
@@ -108,7 +108,8 @@ class FsspecStore(Store):
                 self._call(key, lambda: shutil.copyfileobj(spooled, file, _COPY))
 
     def _call(self, key: str, call: Any) -> Any:
-        """``call()``, its errors as ours. Libraries differ in what they raise for lost connections."""
+        """``call()``, with its errors translated to ours. Libraries differ in what they raise for lost
+        connections."""
         try:
             return call()
         except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
@@ -133,7 +134,7 @@ class FsspecStore(Store):
         key = path[len(self._base.rstrip("/")) + 1 :] if self._base else path
         if size is None:
             raise RemoteError(
-                self.url(key), "the store does not tell its size, so it cannot be read by ranges"
+                self.url(key), "the store does not report its size, so it cannot be read by ranges"
             )
         changed = entry.get("LastModified") or entry.get("mtime") or entry.get("last_modified")
         mtime_ns = int(changed.timestamp() * 10**9) if isinstance(changed, datetime) else None
@@ -147,7 +148,7 @@ FORK_HINT = (
 
 
 def _translated(root: str, settings: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """object_store's settings by the names of the fsspec package of the scheme; other names go through."""
+    """object_store settings under their names in the scheme's fsspec package; other names are kept."""
     scheme = root.partition("://")[0]
     if scheme in ("s3", "s3a"):
         found = {_S3.get(name.lower(), name): value for name, value in settings.items()}

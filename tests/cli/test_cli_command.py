@@ -254,7 +254,7 @@ def test_urls(run: Run, make_file: MakeFile, tmp_path: Path, monkeypatch: pytest
     before = path.read_bytes()
     for command in ("convert", "merge", "salvage"):
         outcome = run(command, f"file://{path}", path)
-        assert outcome.code == 2 and "is an input too" in outcome.err and path.read_bytes() == before
+        assert outcome.code == 2 and "is also an input" in outcome.err and path.read_bytes() == before
     assert run("salvage", f"file://{path}", tmp_path / "o").code == 0
     assert (tmp_path / "o").read_bytes() == before
     for module in ("obstore", "fsspec", "fsspec.core"):  # an earlier test may have loaded it

@@ -97,7 +97,7 @@ def test_scan_writes_nothing(make_file: Any, tmp_path: Path) -> None:
     whole = bytearray(data.read_bytes())
     whole[15] ^= 1
     data.write_bytes(whole)
-    assert len(scan_index(data)) == 4  # a hop does not look at payloads
+    assert len(scan_index(data)) == 4  # a header scan does not look at payloads
     with pytest.raises(ChecksumError):
         scan_index(data, verify=VERIFY_ALL)
     assert os.listdir(tmp_path) == ["a.tfrecord"]
@@ -174,7 +174,7 @@ def test_data_is_never_overwritten(make_file: Any, tmp_path: Path) -> None:
     os.link(data, tmp_path / "hard")
     contents = [path.read_bytes() for path in (data, other, compressed)]
     for target in (data, tmp_path / "link", tmp_path / "hard", other, compressed, "memory://x/y"):
-        with pytest.raises(ValueError, match="overwrite|ends in .tfindex"):
+        with pytest.raises(ValueError, match="overwrite|end in .tfindex"):
             build_index(data, target)
     with pytest.raises(IsADirectoryError):
         build_index(data, tmp_path)
@@ -290,7 +290,7 @@ def test_a_stale_index_is_never_used(make_file: Any) -> None:
 
 
 @pytest.mark.parametrize("verify", [0, 1])
-def test_a_hop_without_a_map(verify: int, make_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_scan_without_a_map(verify: int, make_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "_HOP", 64)
     sizes = [0, 5, 100, 30, 31, 32, 33, 47, 48, 49, 1000, 0, 0, 64, 3]
     data = make_file([b"h" * size for size in sizes])
@@ -330,7 +330,7 @@ def test_data_behind_a_url(make_file: Any, tmp_path: Path) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     url = "memory://build-test/a.tfrecord"
     memory.pipe("/build-test/a.tfrecord", make_file(PAYLOADS).read_bytes())
-    with pytest.raises(ValueError, match="ends in .tfindex"):
+    with pytest.raises(ValueError, match="end in .tfindex"):
         build_index(url, "memory://build-test/other")
     assert len(build_index(url, tmp_path / "i")) == 4
     assert load_index(tmp_path / "i", url).path == url

@@ -208,5 +208,5 @@ def test_file_urls_are_local(path: Path) -> None:
 
 @pytest.mark.parametrize("source", [None, 5, object(), ["a"]])
 def test_what_is_no_file(source: Any) -> None:
-    with pytest.raises(TypeError, match="a path or a seekable binary file object is needed"):
+    with pytest.raises(TypeError, match="expected a path or a seekable binary file object"):
         open_data(source)

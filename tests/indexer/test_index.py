@@ -58,7 +58,7 @@ def test_pickles_and_copies() -> None:
 
 
 def test_sizes_must_agree() -> None:
-    with pytest.raises(ValueError, match="one size"):
+    with pytest.raises(ValueError, match="the same size"):
         make(OFFSETS[:2])
     with pytest.raises(ValueError, match="'c'.*4 records"):
         make(columns={"c": np.arange(3)})

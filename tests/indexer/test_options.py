@@ -21,7 +21,7 @@ from tfrecord.reader import TFRecordReader
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, None, "2"], ids=repr)
 def test_what_is_no_count(value: Any) -> None:
     for check in (lambda v: check_count(v, "n"), check_threads, check_queue_size):
-        with pytest.raises(ValueError, match="is an integer of at least 1"):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
             check(value)
 
 

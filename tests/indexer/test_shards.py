@@ -52,7 +52,7 @@ def test_words_of_a_set(tmp_path: Path) -> None:
         return [str(found).removeprefix(f"{tmp_path}/") for found in shard_sets(tmp_path / n for n in names)]
 
     assert words("a-0-of-1", "b") == ["a-*-of-1: complete, 1 shard"]
-    assert words("a-7-of-3") == ["a-*-of-3: 0 of 3 shards; missing: 00000, 00001, 00002; beyond the count: 7"]
+    assert words("a-7-of-3") == ["a-*-of-3: 0 of 3 shards; missing: 00000, 00001, 00002; above the total: 7"]
     assert words("a-00000-of-02000")[0].endswith("00019, 00020, …")
 
 
@@ -83,7 +83,7 @@ def test_ignored_files_that_look_like_data_are_named(tmp_path: Path) -> None:
         assert len(expand_shards(tmp_path)) == 1
     (tmp_path / "odd.data").write_bytes(data)
     (tmp_path / "packed").write_bytes(gzip.compress(data))
-    with pytest.warns(UserWarning, match=r"ignored \(odd.data, packed\)") as caught:
+    with pytest.warns(UserWarning, match=r"ignored because of their names \(odd.data, packed\)") as caught:
         assert len(expand_shards(tmp_path)) == 1
     assert len(caught) == 1
 

@@ -446,7 +446,7 @@ def test_options_that_would_never_end(options: dict[str, Any], tmp_path: Path) -
     path = tmp_path / "a"
     path.write_bytes(DATA)
     for source in (path, io.BytesIO(DATA)):
-        with pytest.raises(ValueError, match="max_records is at least 1"):
+        with pytest.raises(ValueError, match="max_records must be at least 1"):
             next(iter_chunks(source, **options))
 
 

@@ -50,4 +50,4 @@ def test_native_that_is_not_there_raises(kernel: str) -> None:
 
 
 def test_another_engine_is_refused() -> None:
-    assert "TFRECORD_ENGINE is 'fast'; it may be" in run((), "fast").stderr
+    assert "TFRECORD_ENGINE is 'fast'; it must be" in run((), "fast").stderr

@@ -44,7 +44,7 @@ def test_what_is_no_number_of_threads(name: str, threads: Any, make_file: Any) -
     if threads is None and name in ("read", "batches"):
         assert CALLS[name](path, None)  # as many as the reader has
         return
-    with pytest.raises(ValueError, match=r"(num_threads|jobs) is .*; it is an integer of at least 1"):
+    with pytest.raises(ValueError, match=r"(num_threads|jobs) is .*; it must be an integer of at least 1"):
         CALLS[name](path, threads)
 
 

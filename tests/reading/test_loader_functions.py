@@ -195,7 +195,7 @@ def test_files_and_indexes_are_looked_at_in_the_call(path: Path, tmp_path: Path)
             call(path, tmp_path / "nowhere")
         with pytest.raises(IsADirectoryError):
             call(tmp_path, None)
-        with pytest.raises(TypeError, match="data_path is a path"):
+        with pytest.raises(TypeError, match="data_path must be a path"):
             call(7, None)
         with pytest.raises(ValueError, match="SNAPPY"):
             call(path, None, compression_type="SNAPPY")
@@ -392,7 +392,7 @@ def test_weight_zero_is_not_opened(folder: Path) -> None:
 def test_bad_weights_fail_at_the_call(folder: Path, weights: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="weight"):
         multi_tfrecord_loader(f"{folder}/{{}}.tfrecord", None, dict(zip("ab", weights, strict=True)))
-    with pytest.raises(TypeError, match="splits is a mapping"):
+    with pytest.raises(TypeError, match="splits must be a mapping"):
         multi_tfrecord_loader(f"{folder}/{{}}.tfrecord", None, ["a"])  # type: ignore[arg-type]
 
 

@@ -76,7 +76,7 @@ def test_a_file_that_made_room_and_was_replaced(
     assert reader[40]["id"].tolist() == [100]
     replace(paths[0])
     for way in (lambda: reader[0], lambda: reader.read([0, 50]), lambda: list(reader)):
-        with pytest.raises(StaleIndexError, match="0.tfrecord.*another file has taken its place"):
+        with pytest.raises(StaleIndexError, match="0.tfrecord.*another file has replaced it"):
             way()
     assert reader[99]["id"].tolist() == [119]
 

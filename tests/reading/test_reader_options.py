@@ -27,7 +27,7 @@ from tfrecord.reader import TFRecordReader, build_index, tfrecord_iterator
         ({"max_skips": "1"}, TypeError, "max_skips is '1'"),
         ({"compression_type": "SNAPPY"}, ValueError, "GZIP"),
         ({"features": {"a": "int31"}}, ValueError, "int64"),
-        ({"sequence_features": {"a": "int"}, "record_type": "example"}, ValueError, "need SequenceExamples"),
+        ({"sequence_features": {"a": "int"}, "record_type": "example"}, ValueError, "needs SequenceExamples"),
         ({"features": ["a"], "record_type": "bytes"}, ValueError, "record_type is 'bytes'"),
         ({"index": True}, TypeError, "index is True"),
         ({"index": []}, ValueError, "0 indexes were given for 1 files"),

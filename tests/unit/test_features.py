@@ -83,8 +83,8 @@ def test_forms_of_features() -> None:
 @pytest.mark.parametrize(
     ("features", "error", "match"),
     [
-        ({1: "int"}, TypeError, "is a str, not 1"),
-        ([b"a"], TypeError, "is a str, not b'a'"),
+        ({1: "int"}, TypeError, "must be a str, not 1"),
+        ([b"a"], TypeError, "must be a str, not b'a'"),
         (["a", "b", "a"], ValueError, "'a' is named twice"),
         ({"\ud800": "int"}, ValueError, "not valid Unicode"),
         ("abc", TypeError, "not str"),

@@ -49,8 +49,12 @@ def test_bad_weights_fail_at_the_call(ratios: list[float], message: str) -> None
 
 @pytest.mark.parametrize(
     ("weight", "message"),
-    [("1", "a weight is a number"), (b"1", "a weight is a number"), (None, "a weight is a number")]
-    + [(sign * 10**400, "weights are finite and not negative") for sign in (1, -1)],
+    [(value, "a weight must be a number") for value in ("1", b"1", None)]
+        ("1", "a weight must be a number"),
+        (b"1", "a weight must be a number"),
+        (None, "a weight must be a number"),
+    ]
+    + [(sign * 10**400, "it must be finite and not negative") for sign in (1, -1)],
     ids=range(5),
 )
 def test_what_is_no_weight(weight: Any, message: str) -> None:

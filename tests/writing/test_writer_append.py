@@ -90,7 +90,7 @@ def test_nothing_is_appended_to_a_damaged_file(
         ("zlib", "gzip", "'ZLIB'"),
         (None, "gzip", "compression_type=None"),
         ("gzip", "zlib", "'GZIP'"),
-        ("zlib", "zlib", "cannot be appended to"),
+        ("zlib", "zlib", "cannot append to a zlib file"),
     ],
 )
 def test_appending_in_another_compression(

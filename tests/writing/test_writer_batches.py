@@ -131,7 +131,7 @@ def test_missing_is_not_empty() -> None:
         ValueError, match=r"feature 'x': got present flags of int64, shape \(3,\), expected bool"
     ):
         batch_of(columns, present={"x": np.arange(3)})
-    with pytest.raises(ValueError, match="says itself what is present"):
+    with pytest.raises(ValueError, match="present is not allowed with"):
         batch_of(ColumnBatch(columns), present=present)
 
 

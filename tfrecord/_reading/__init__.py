@@ -1,1 +1,1 @@
-"""Payloads by position and in stored order, and what they are decoded to."""
+"""Reads payloads by position and in stored order, and decodes them."""

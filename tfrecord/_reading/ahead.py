@@ -1,4 +1,4 @@
-"""Work on several threads, whose results come in order."""
+"""Work on several threads, with results in order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["LEAST_BYTES", "in_turn"]
 
-# What is less work than decoding so many bytes is not worth a thread.
+# Work on fewer bytes than this is not worth a thread.
 LEAST_BYTES = 1 << 18
-# More threads than this are not started, nor more results kept.
+# The most threads that are started, and the most results that are kept.
 _MOST_THREADS = 64
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _lock = ForkSafeLock()
 
 
 def _pool_of(num_threads: int) -> ThreadPoolExecutor:
-    """The one pool of this process, which stays; a larger one takes its place when one is needed."""
+    """The one pool of this process, which is kept; a larger one replaces it when needed."""
     global _pool
     with _lock:
         if _pool is None or _pool[0] != os.getpid() or _pool[1] < num_threads:
@@ -36,11 +36,11 @@ def _pool_of(num_threads: int) -> ThreadPoolExecutor:
 
 
 def in_turn(calls: Iterator[tuple[int, Callable[[], T]]], num_threads: int) -> Iterator[T]:
-    """The result of each call, in order; up to ``num_threads`` calls run at once, ahead of what is taken.
+    """The result of each call, in order; up to ``num_threads`` calls run at once, ahead of the consumer.
 
-    Each call comes with the number of bytes that it works on. The first one, and small ones, run in the
-    thread that takes the results. What ``calls`` raises is raised after the results before it, and what a
-    call raises in its place.
+    Each call comes with the number of bytes that it works on. The first call, and small ones, run in the
+    consumer's thread. An error that ``calls`` raises comes after the earlier results; an error that a call
+    raises comes in place of its result.
     """
     num_threads = min(num_threads, _MOST_THREADS)
     waiting: deque[_Call[T]] = deque()
@@ -69,7 +69,7 @@ def in_turn(calls: Iterator[tuple[int, Callable[[], T]]], num_threads: int) -> I
 
 
 class _Call(Generic[T]):
-    """A call that a thread of the pool has begun, or, with ``num_threads`` 0, that nobody has."""
+    """A call that the pool runs or, with ``num_threads`` 0, that has not been started."""
 
     def __init__(self, call: Callable[[], T], num_threads: int) -> None:
         self._call = call
@@ -77,7 +77,7 @@ class _Call(Generic[T]):
         self._future: Future[T] | None = _submit(call, num_threads) if num_threads else None
 
     def result(self) -> T:
-        if self._future is None or self._pid != os.getpid():  # a forked child has none of the threads
+        if self._future is None or self._pid != os.getpid():  # the threads do not exist in a forked child
             return self._call()
         return self._future.result()
 
@@ -91,6 +91,6 @@ def _submit(call: Callable[[], T], num_threads: int) -> Future[T]:
         pool = _pool_of(num_threads)
         try:
             return pool.submit(call)
-        except RuntimeError:  # another thread has put a larger pool in its place, or Python ends
+        except RuntimeError:  # another thread replaced the pool by a larger one, or Python is exiting
             if _pool is not None and _pool[2] is pool:
                 raise

@@ -15,14 +15,14 @@ from tfrecord.sampling.permutation import Permutation
 
 __all__ = ["shuffled_batches", "stored_batches"]
 
-# So many lengths tell how large a batch is.
+# How many record lengths are sampled to estimate the size of a batch.
 _SAMPLE = 64
 
 
 def stored_batches(
     view: RecordView, size: int, names: tuple[str, ...] | None, drop_last: bool, num_threads: int
 ) -> Iterator[Batch]:
-    """Batches of ``size`` rows in stored order; the good records before damage come before it raises."""
+    """Batches of ``size`` rows in stored order; good records come before the damage after them raises."""
     view.prepare()
     merged = (rows for rows in merge_rows(view.rows(), size) if len(rows) == size or not drop_last)
     if not _decodes_ahead(view, num_threads):
@@ -35,7 +35,7 @@ def stored_batches(
         found: list[Batch] = []
         try:
             found.extend(view.decoder.batches(rows, names, drop_last, 1))
-        except Exception as error:  # raised below, behind what was good
+        except Exception as error:  # raised below, after the good records
             return found, error
         return found, None
 
@@ -74,6 +74,6 @@ def shuffled_batches(
 
 
 def _decodes_ahead(view: RecordView, num_threads: int) -> bool:
-    """Not where damage is skipped, which is met in order, and not for bytes, which are not decoded."""
+    """Not if damage is skipped, which must happen in order, and not for bytes, which are not decoded."""
     decoder = view.decoder
     return num_threads > 1 and not decoder.policy.skips and decoder.record_type != "bytes"

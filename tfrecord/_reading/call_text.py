@@ -1,4 +1,4 @@
-"""How readers and datasets show themselves: as the call that made them, the same in every process."""
+"""The repr of readers and datasets: the call that made them, the same in every process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HIDDEN = ("storage_options",)  # may hold secrets
 
 
 def call_text(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> str:
-    """The call of `function`, shown as `name`, with the arguments that are not at their defaults.
+    """The call of `function`, under the name `name`, with the arguments that are not at their defaults.
 
-    Nothing in it depends on the process or on what was read since, so it serves to compare.
+    It does not depend on the process or on what was read since, so it can be compared.
     """
     shown = []
     for argument, parameter in inspect.signature(function).parameters.items():
@@ -63,7 +63,7 @@ def _text(value: Any) -> str:
         return function_text(value)
     if hasattr(value, "tobytes") and getattr(value, "ndim", None):
         return array_text(value)
-    # What has no text of its own shows its address, which differs from process to process.
+    # A default repr contains the object's address, which differs between processes.
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 

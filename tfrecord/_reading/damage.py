@@ -12,8 +12,8 @@ __all__ = ["DAMAGE", "DamagePolicy", "OnError"]
 
 OnError = str | Callable[[TFRecordError], object]
 
-# What counts as damage. A missing feature or one of another kind is a wrong request, a stale index a wrong
-# file: neither is ever skipped.
+# What counts as damage. A missing feature or one of another type is a wrong request, and a stale index a
+# wrong file: neither is ever skipped.
 DAMAGE = (CorruptRecordError, CompressionError, DecodeError)
 
 
@@ -22,39 +22,40 @@ class DamagePolicy:
 
     Args:
         on_error: ``"raise"``, ``"skip"``, or a callable that gets each error, once (its result is ignored and
-            the record skipped; what it raises goes through).
-        max_skips: so many damaged records are let pass; the next one raises. None: any number.
+            the record skipped; what it raises propagates).
+        max_skips: how many damaged records may be skipped; the next one raises. None: any number.
 
-    A record counts once, however often it is met: in several epochs, or by position and in order.
+    A record counts once, however often it is read: in several epochs, or by position and in order.
 
     Raises:
-        ValueError, TypeError: for options that are not as said.
+        ValueError: an option has an invalid value.
+        TypeError: an option has the wrong type.
     """
 
     def __init__(self, on_error: OnError = "raise", max_skips: int | None = None) -> None:
         if not callable(on_error) and on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is {on_error!r}; it is 'raise', 'skip' or a callable")
+            raise ValueError(f"on_error is {on_error!r}; it must be 'raise', 'skip' or a callable")
         if max_skips is not None:
             if isinstance(max_skips, bool) or not hasattr(max_skips, "__index__"):
-                raise TypeError(f"max_skips is {max_skips!r}; it is an integer or None")
+                raise TypeError(f"max_skips is {max_skips!r}; it must be an integer or None")
             if max_skips < 0:
-                raise ValueError(f"max_skips is {max_skips}; it cannot be negative")
+                raise ValueError(f"max_skips is {max_skips}; it must not be negative")
         self.on_error = on_error
         self.max_skips = max_skips
         self.skips = on_error != "raise"
         self._lock = ForkSafeLock()
-        self._seen: dict[str | None, bytearray] = {}  # one bit a record
+        self._seen: dict[str | None, bytearray] = {}  # one bit per record
         self._count = 0
-        #: Called with the place (path, record) of each record that is skipped, once.
+        #: Called once with the place (path, record) of each skipped record.
         self.on_skip: Callable[[str | None, int], object] | None = None
 
     @property
     def num_skipped(self) -> int:
-        """How many different damaged records were skipped; the cut or lost rest of a file counts as one."""
+        """How many different damaged records were skipped; the lost rest of a file counts as one."""
         return self._count
 
     def handle(self, error: TFRecordError) -> None:
-        """Return to skip what is damaged, or raise ``error``."""
+        """Return if the damage is to be skipped, else raise ``error``."""
         if not self.skips or not isinstance(error, DAMAGE):
             raise error
         with self._lock:
@@ -70,7 +71,7 @@ class DamagePolicy:
             return
         try:
             self.on_error(error)
-        except BaseException:  # it stops the reading: nothing was skipped
+        except BaseException:  # reading stops here: nothing was skipped
             with self._lock:
                 self._seen[error.path][(error.record or 0) >> 3] ^= 1 << ((error.record or 0) & 7)
                 self._count -= 1

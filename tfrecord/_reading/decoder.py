@@ -1,4 +1,4 @@
-"""Payloads to what a reader hands out: which type of record they are, and errors that name their place."""
+"""Turns payloads into what a reader returns: settles the record type, and adds the place to errors."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ LocatedError = DecodeError | MissingFeatureError | FeatureKindError
 Locate = Callable[[int], tuple[str, int]]
 
 LOCATED_ERRORS = (DecodeError, MissingFeatureError, FeatureKindError)
-# So many are decoded ahead of what a loop over records takes.
+# How many records are decoded ahead of a loop over records.
 _AHEAD = 16
 _AHEAD_BYTES = 1 << 16
 
 
 def is_damage(payload: Any, error: TFRecordError) -> bool:
-    """Whether the payload is at fault (it is not a valid message), and not what is asked of it."""
+    """Whether the payload is at fault (it is not a valid message), and not the request."""
     return isinstance(error, DecodeError) and not is_valid(payload)
 
 
 def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
-    """Say so where plain Examples are asked of records with feature lists, which would be dropped."""
+    """Warn if records with feature lists are read as plain Examples, which drops the lists."""
     if any(has_lists(payload) for payload in payloads):
         warn_caller(
-            f"{path}: the records are SequenceExamples and are read as plain Examples: their feature "
-            "lists are left out. Read them with sequence_features (sequence_description, "
+            f"{path}: the records are SequenceExamples but are read as plain Examples, so their feature "
+            "lists are left out. To read them too, use sequence_features (sequence_description, "
             "record_type='sequence_example')"
         )
 
@@ -60,11 +60,12 @@ def decoded_ahead(
     decode: Callable[[memoryview], Any],
     failed: Callable[[int, memoryview, LocatedError], object],
 ) -> Iterator[list[Any]]:
-    """``decode`` of each payload, a few ahead of what is taken, so that one ``check`` of the file does for
-    them.
+    """``decode`` of each payload, a few ahead of the consumer, so that one ``check`` of the file covers
+    several.
 
-    ``check`` gets the place of the next (counted from ``first``). ``failed`` gets the place, the payload and
-    the error, after the records before it were given out; it raises, or returns to go on without the record.
+    ``check`` gets the position of the next record (counted from ``first``). ``failed`` gets the position, the
+    payload and the error, after the records before it were returned; it raises, or returns to skip the
+    record.
     """
     payloads = iter(views)
     row = first
@@ -76,7 +77,7 @@ def decoded_ahead(
         done: list[Any] = []
         size = 0
         for payload in few:
-            if size > _AHEAD_BYTES:  # large ones are not held, but looked at one by one
+            if size > _AHEAD_BYTES:  # large payloads are not held but decoded one by one
                 yield done
                 done, size = [], 0
                 check(row)
@@ -94,10 +95,10 @@ def decoded_ahead(
 class RecordDecoder:
     """Decodes records of one type by compiled features.
 
-    ``record_type`` is None until it is settled, by ``declared``: what the user says about the records.
-    ``dense`` holds the plans that batches use where every feature is wanted and a schema of all the data is
-    known; ``keys`` then holds its names. ``offset_of`` gives the offset of a record of a file, None where
-    only a pass over the data could tell. ``num_threads`` share a batch, where nobody says another number.
+    ``record_type`` is None until it is settled; ``declared`` is what the user says about the records.
+    ``dense`` holds the plans that batches use if every feature is wanted and a schema of all the data is
+    known; ``keys`` then holds its names. ``offset_of`` returns the offset of a record of a file, or None if
+    that would take a pass over the data. ``num_threads`` share a batch, unless a call gives another number.
     """
 
     def __init__(
@@ -112,9 +113,9 @@ class RecordDecoder:
         declared = check_record_type(record_type)
         wants_lists = sequence_plan is not None
         if wants_lists and declared not in ("auto", "sequence_example"):
-            raise ValueError(f"sequence_features need SequenceExamples, but record_type is {record_type!r}")
+            raise ValueError(f"sequence_features needs SequenceExamples, but record_type is {record_type!r}")
         if plan.columns is not None and declared == "bytes":
-            raise ValueError("features need messages, but record_type is 'bytes'")
+            raise ValueError("features needs Examples or SequenceExamples, but record_type is 'bytes'")
         if declared == "auto" and (wants_lists or plan.columns is not None):
             declared = MESSAGES
         self.plan = plan
@@ -135,13 +136,13 @@ class RecordDecoder:
         """``columns`` as a tuple of names.
 
         Raises:
-            KeyError: neither the features nor a schema of all the data have one of them.
+            KeyError: a name is neither among the features nor in a schema of all the data.
         """
         if columns is None:
             return None
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if self.record_type == "bytes":
-            raise ValueError("records of bytes have no columns to choose from")
+            raise ValueError("records of type bytes have no columns to choose from")
         plans = (self.plan, self.sequence_plan) if self.record_type != "example" else (self.plan,)
         known = {name for plan in plans for name in plan.names or ()}
         if any(plan.columns is None for plan in plans):
@@ -154,17 +155,17 @@ class RecordDecoder:
         return names
 
     def look(self, path: str, payloads: Iterable[Any]) -> None:
-        """Once: are they really what ``record_type="example"`` says?"""
+        """Check once whether the records are what ``record_type="example"`` says."""
         if not self._looked:
             self._looked = True
             warn_of_feature_lists(path, islice(payloads, SAMPLE))
 
     def located(self, error: LocatedError, path: str, record: int) -> LocatedError:
-        """The error at its place: file, record and offset."""
+        """The error with its place added: file, record and offset."""
         return error.at(path, record, self.offset_of(path, record))
 
     def one(self, payload: memoryview) -> Any:
-        """One record: a dict, a pair of dicts, or bytes. Errors do not know their place."""
+        """One record: a dict, a pair of dicts, or bytes. Errors do not have a place yet."""
         if self.record_type == "bytes":
             return payload.tobytes()
         lists = self.sequence_plan if self.record_type == "sequence_example" else None
@@ -174,11 +175,11 @@ class RecordDecoder:
         return record
 
     def dicts(self, payloads: BytesColumn) -> list[Any] | None:
-        """All records as `one` gives them, where that is quicker at once; else None."""
+        """All records as `one` returns them if decoding them together is faster, else None."""
         return None
 
     def records(self, rows: RowBatch) -> Iterator[list[Any]]:
-        """`one` of each row in turn, some at a time; what is not a valid message goes to the policy."""
+        """`one` of each row in turn, some at a time; an invalid message goes to the policy."""
 
         def failed(row: int, payload: memoryview, error: LocatedError) -> None:
             located = self.located(error, *rows.locate(row))
@@ -197,7 +198,7 @@ class RecordDecoder:
     def batches(
         self, rows: RowBatch, columns: tuple[str, ...] | None, drop_last: bool, num_threads: int
     ) -> Iterator[Batch]:
-        """`batch` of the rows; where that raises, of the rows before the bad one first, unless
+        """`batch` of the rows; if that raises, a batch of the rows before the bad one comes first, unless
         ``drop_last``."""
         rows.check()
         try:
@@ -217,9 +218,9 @@ class RecordDecoder:
         columns: tuple[str, ...] | None = None,
         num_threads: int | None = None,
     ) -> Batch:
-        """The columns of a batch. Payloads that are not valid messages are left out where damage is skipped.
+        """The columns of a batch. If damage is skipped, payloads that are not valid messages are left out.
 
-        ``locate`` gives the path and the number of the record in a row of ``payloads``.
+        ``locate`` returns the path and record number of a row of ``payloads``.
         """
         if self.record_type == "bytes":
             return payloads
@@ -253,7 +254,7 @@ class RecordDecoder:
         plan, lists = self.dense or (self.plan, self.sequence_plan)
         is_sequence = self.record_type == "sequence_example"
         if columns is not None:
-            # With allow_missing a name that no record has is a column of nothing.
+            # With allow_missing, a name that no record has is an empty column.
             strange = [name for name in columns if name not in (plan.names or ())]
             if is_sequence:
                 strange = [name for name in strange if name not in (lists.names or ())]

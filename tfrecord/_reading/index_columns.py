@@ -1,4 +1,4 @@
-"""The indexes of many files as one: columns, schema, and choosing by value."""
+"""The indexes of many files as one: columns, schema, and selection by value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "settled_type",
 ]
 
-# A schema without an index is made of so many records of so many files, spread over all of them.
+# Without an index, a schema comes from this many records of this many files, spread over all of them.
 _SAMPLED_FILES = 64
 _SAMPLED_RECORDS = 4096
 
@@ -41,8 +41,8 @@ _SAMPLED_RECORDS = 4096
 class MergedIndex:
     """The index of all files of a reader, in the order of its positions.
 
-    ``columns`` maps the name of a column that was kept at the build (``columns=``) to an array of one entry a
-    record, read-only: a masked one where records lack the value.
+    ``columns`` maps the name of a column that the build kept (``columns=``) to an array with one entry per
+    record, read-only. It is a masked array if some records lack the value.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -114,8 +114,8 @@ def _joined_masked(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np.bool_]:
-    """Where a column is what is wanted: a value, any of several, or what a callable says. Never where the
-    value is missing."""
+    """Where a column matches: a value, any of several, or the result of a callable. A missing value never
+    matches."""
     if isinstance(column, np.ma.MaskedArray) and not callable(wanted):
         return matching(column.data, wanted, name) & ~np.ma.getmaskarray(column)
     if callable(wanted):
@@ -131,16 +131,16 @@ def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np
     expected = (bytes,) if column.dtype.kind == "S" else (int, float, np.number, np.bool_)
     for value in values:
         if not isinstance(value, expected):
-            raise TypeError(f"index column {name!r} is of type {column.dtype}; it cannot be {value!r}")
+            raise TypeError(f"index column {name!r} has type {column.dtype}; it cannot equal {value!r}")
     if not values:
         return np.zeros(len(column), np.bool_)
-    # Stored floats are float32: 0.1 is meant as the float32 next to it.
+    # Stored floats are float32: 0.1 means the nearest float32.
     asked = np.array(values, column.dtype if column.dtype.kind == "f" else None)
     return np.isin(column, asked)
 
 
 def find_type(store: RecordStore, declared: str) -> str:
-    """What the records are, as `settled_type`; warns where some of them speak against it."""
+    """The record type, as in `settled_type`; warns if some records do not fit it."""
     found = settled_type(store, declared)
     if found.warning:
         warn_caller(found.warning)
@@ -148,16 +148,16 @@ def find_type(store: RecordStore, declared: str) -> str:
 
 
 class StoreType(NamedTuple):
-    """What the records of all files are, and what to tell the user about it, ``""`` for nothing."""
+    """The record type of all files, and a warning for the user, ``""`` for none."""
 
     name: str
     warning: str
 
 
 def settled_type(store: RecordStore, declared: str) -> StoreType:
-    """What the records are, file by file: by the extended indexes, else by some of their payloads.
+    """The record type, file by file: from the extended indexes, else from some payloads.
 
-    Of files without an extended index the first are looked at until one says something.
+    Files without an extended index are examined in order until one is conclusive.
     """
     known: dict[str, RecordType] = {}
     for number, index in enumerate(store.given):
@@ -173,15 +173,15 @@ def settled_type(store: RecordStore, declared: str) -> StoreType:
     name = next((one for one in ("sequence_example", "example", "bytes") if one in names), "example")
     for path, found in known.items():
         if found.name == "bytes" != name:
-            told = f"{found.num_against} of the {found.num_for + found.num_against} records looked at are"
+            told = f"{found.num_against} of the {found.num_for + found.num_against} records examined are"
             return StoreType(
-                name, f"{path}: {told} not messages; they are read as such, as those of other files are"
+                name, f"{path}: {told} not valid messages; they are read as messages, as in the other files"
             )
     return StoreType(name, next((f"{path}: {one.warning}" for path, one in known.items() if one.warning), ""))
 
 
 def _kept_type(metadata: Mapping[str, Any], declared: str) -> RecordType:
-    """What an index keeps about its records."""
+    """What an index records about the record type."""
     found = RecordType(metadata["record_type"], *metadata["looked_at"])
     if declared not in ("auto", MESSAGES):
         return RecordType(declared)
@@ -191,8 +191,8 @@ def _kept_type(metadata: Mapping[str, Any], declared: str) -> RecordType:
 
 
 def _some_payloads(store: RecordStore, number: int) -> Iterator[memoryview]:
-    """Good payloads of one file: from its beginning, middle and end where positions are known and near, else
-    the first ones. Damage is left for later."""
+    """Good payloads of one file: from its beginning, middle and end if positions are known and cheap to
+    reach, else the first ones. Damage is left for later."""
     path = store.place(store.paths[number])
     index = store.given[number]
     if index is not None and not index.compression and not is_url(path):
@@ -207,7 +207,7 @@ def _some_payloads(store: RecordStore, number: int) -> Iterator[memoryview]:
 
 
 def read_schema(store: RecordStore, record_type: str) -> Schema:
-    """The schema of all files: of those with an extended index from it, of the others from some records."""
+    """The schema of all files: from their extended indexes; for files without one, from some records."""
     unknown = [number for number in range(len(store.paths)) if not _has_schema(store.given[number])]
     step = -(-len(unknown) // _SAMPLED_FILES) or 1
     sampled = set(unknown[::step])
@@ -229,8 +229,7 @@ def _has_schema(index: RecordIndex | None) -> bool:
 def first_records(
     store: RecordStore, number: int, count: int, record_type: str = "auto"
 ) -> Mapping[str, Any]:
-    """What an index of a file would say of its features: that of its extended index, else of its first
-    records, as many as ``count``."""
+    """The schema of one file: from its extended index, else from its first ``count`` records."""
     index = store.given[number]
     if index is not None and len(index) and _has_schema(index):
         return index.metadata
@@ -246,19 +245,21 @@ def first_records(
 
 
 def known_schema(store: RecordStore, record_type: str) -> Schema | None:
-    """The schema of all records where every file has an extended index, else None; None also where the kinds
-    of a feature differ, so that no one plan fits all."""
+    """The schema of all records if every file has an extended index, else None; None also if a feature's type
+    differs between files, so that no single plan fits."""
     if record_type == "bytes" or not all(map(_has_schema, store.given)):
         return None
     try:
         return read_schema(store, record_type)
-    except FeatureKindError:  # a batch that holds two kinds says so
+    except FeatureKindError:  # a batch that mixes two types raises anyway
         return None
 
 
 def dense_plans(decoder: RecordDecoder, schema: Schema | None) -> tuple[FeaturePlan, FeaturePlan]:
-    """The plans that batches are decoded by: those asked for; every feature where none was, by the schema of
-    all data where that is known, so that the type of a column is that of every batch."""
+    """The plans for decoding batches: the features asked for, or every feature if none was.
+
+    In that case the schema of all data, if known, gives each column the same type in every batch.
+    """
     plan, lists = decoder.plan, decoder.sequence_plan
     if schema is None:
         return plan, lists

@@ -1,4 +1,4 @@
-"""Which index belongs to which file, and what stands in for one that is not there."""
+"""Which index belongs to which file, and what replaces a missing one."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata, invalid_text
 
-__all__ = ["build_index", "build_indexes", "hop", "load_indexes", "stored_compression"]
+__all__ = ["build_index", "build_indexes", "load_indexes", "scan_headers", "stored_compression"]
 
-_HOP_CHUNK = 64 << 20
+_SCAN_CHUNK = 64 << 20
 _STREAM_CHUNK = 1 << 20
 
 
@@ -56,7 +56,7 @@ def build_index(  # type: ignore[overload-overlap]
     progress: bool | Callable[..., object] = False,
     record_type: str = "auto",
     storage_options: Given | None = None,
-) -> RecordIndex: ...  # of a folder or a glob it is a list
+) -> RecordIndex: ...  # for a folder or a glob it is a list
 @overload
 def build_index(
     paths: Sequence[str | os.PathLike[str]],
@@ -82,32 +82,35 @@ def build_index(
 ) -> Any:
     """Validate whole files and write their extended indexes, with the schema of their features.
 
-    The index holds the positions of all records. One warning says how many of them are not valid messages,
-    where the file is one of messages; ``reader.schema.num_invalid`` tells later.
+    The index holds the positions of all records. If the file holds Examples or SequenceExamples and some
+    records are not valid, one warning says how many; later ``reader.schema.num_invalid`` has the number.
 
     Args:
         paths: a data file (plain, gzip or zlib), a folder, a glob, or a list of them.
-        index_path: where to, for one file; None is beside it, the whole name + ``.tfindex``.
-        columns: what to keep in the index of each record, so that `TFRecordReader.where` can choose records
-            without reading them: names of features with at most one number or byte string a record, and
-            ``"len(tokens)"`` for how many values the feature ``tokens`` has. None keeps what the old index
-            kept, ``[]`` keeps nothing.
-        num_threads: so many share the checks of a file's payloads.
-        progress: True shows a bar (by tqdm, where it is installed). A callable gets, for one file, the bytes
-            that are done and all bytes; for several, the `BuildResult` of each.
-        record_type: ``"auto"`` (the first records say what they are), ``"example"``,
-            ``"sequence_example"`` or ``"bytes"``.
-        storage_options: of URLs, as for `TFRecordReader`. The index is put beside the object.
+        index_path: where to write the index of one file; None: beside it, as its full name plus ``.tfindex``.
+        columns: values to keep in the index for each record, so that `TFRecordReader.where` can select
+            records without reading them: names of features with at most one number or byte string per
+            record, and ``"len(tokens)"`` for the number of values of the feature ``tokens``. None keeps what
+            the old index kept, ``[]`` keeps nothing.
+        num_threads: how many threads share the payload checks of a file.
+        progress: True shows a bar (with tqdm, if it is installed). A callable gets, for one file, the bytes
+            done so far and all bytes; for several files, the `BuildResult` of each.
+        record_type: ``"auto"`` (detect from the records), ``"example"``, ``"sequence_example"`` or
+            ``"bytes"``.
+        storage_options: options for URLs, as for `TFRecordReader`. The index goes beside the object.
 
     Returns:
-        The `RecordIndex` of one file; a list of them of a folder, a glob or a list.
+        The `RecordIndex` of one file; for a folder, a glob or a list, a list of them.
 
     Raises:
-        CorruptRecordError, CompressionError: a file is damaged; an earlier index stays as it was.
-        DecodeError, FeatureKindError, MissingFeatureError: a column has two values in a record, or two kinds,
-            or no record has it; an earlier index stays as it was.
+        CorruptRecordError: a record is damaged.
+        CompressionError: a compressed stream is damaged.
+        DecodeError: a record has two values of a feature that is to be a column.
+        FeatureKindError: a feature that is to be a column has two types.
+        MissingFeatureError: no record has a feature that is to be a column.
 
-    Of several files all are tried before the first error is raised.
+    After an error the earlier index stays as it was. If there are several files, all are tried before the
+    first error is raised.
     """
     names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
     declared = check_record_type(record_type)
@@ -119,7 +122,7 @@ def build_index(
         _warn_of_invalid(name, found)
         return found
     if index_path is not None:
-        raise ValueError("index_path is for one file; the index of each of several lies beside it")
+        raise ValueError("index_path works for one file only; for several, each index goes beside its file")
     results = indexer.build.build_indexes(
         paths,
         force=True,
@@ -139,7 +142,7 @@ def build_index(
 
 
 def _one_file(paths: Any, store: StoreOptions) -> str | None:
-    """The one file that is named; None for a folder, a glob and a list."""
+    """The single file meant; None for a folder, a glob or a list."""
     if not isinstance(paths, str | bytes | os.PathLike):
         return None
     name = os.fsdecode(paths)
@@ -150,7 +153,7 @@ def _one_file(paths: Any, store: StoreOptions) -> str | None:
 
 
 def _warn_of_invalid(path: str, index: RecordIndex) -> None:
-    """Say how many records of a file of messages are not valid."""
+    """Warn how many records of a file of Examples are not valid."""
     schema = index.metadata.get("schema") or {}
     if schema.get("num_invalid"):
         text = invalid_text(schema["num_invalid"], schema["num_records"], schema["invalid"])
@@ -187,18 +190,18 @@ def build_indexes(
     progress: bool | Callable[[indexer.build.BuildResult], object] | None = None,
     storage_options: Given | None = None,
 ) -> list[indexer.build.BuildResult]:
-    """Build the indexes of files, globs and folders, each beside its data; a `BuildResult` a file, in order.
+    """Build the indexes of files, globs and folders, each beside its data; one `BuildResult` per file.
 
     Args:
         columns: as for `build_index`.
-        jobs: so many files at once.
-        format: ``"extended"``, or ``"text"``, which keeps places only.
-        force: build again what is fresh: an index that fits its data and has the columns.
-        recursive: look into folders of folders too.
-        collector_factory: makes what collects from the records of one file, in the place of the schema and
-            the columns.
+        jobs: how many files to process at once.
+        format: ``"extended"``, or ``"text"``, which holds positions only.
+        force: also rebuild fresh indexes, which match their data and have the columns.
+        recursive: include subfolders.
+        collector_factory: makes a collector for the records of one file, which replaces the schema and the
+            columns.
         progress: True shows a bar; a callable gets each result.
-        storage_options: of URLs, as for `TFRecordReader`.
+        storage_options: options for URLs, as for `TFRecordReader`.
 
     A file that fails does not stop the others: its result has the error.
     """
@@ -223,11 +226,11 @@ def build_indexes(
 def load_indexes(
     paths: Sequence[str], index: Any, options: ReadOptions, policy: DamagePolicy, files: OpenFiles
 ) -> list[RecordIndex | None]:
-    """The index of each file, None where it has none. ``files``: the same files, open.
+    """The index of each file, None if it has none. ``files``: the same files, open.
 
-    ``index``: ``"auto"`` or None: what lies beside the file; ``"build"``: the sidecar, built where it is
-    missing or of no use; False: none; else a path (one file), a list of one a file (None: none), or a folder
-    of indexes.
+    ``index``: ``"auto"`` or None: the one beside the file; ``"build"``: the sidecar, built if it is missing
+    or unusable; False: none; else a path (for one file), a list with one entry per file (None: no index), or
+    a folder of indexes.
     """
     if index is False:
         return [None] * len(paths)
@@ -265,7 +268,7 @@ def load_indexes(
         if len(index) != len(paths):
             raise ValueError(f"{len(index)} indexes were given for {len(paths)} files")
         return [None if one is None else load(number, os.fsdecode(one)) for number, one in enumerate(index)]
-    raise TypeError(f"index is {index!r}; it is 'auto', 'build', False, a path or a list of paths")
+    raise TypeError(f"index is {index!r}; it must be 'auto', 'build', False, a path or a list of paths")
 
 
 def _in_folder(folder: str, path: str) -> str:
@@ -284,12 +287,12 @@ def _beside(path: str, options: ReadOptions, load: Callable[[str], RecordIndex])
         loaded = None if found is None else load(found)
     if loaded is None:
         return None
-    # Named otherwise, the compression is what the user says, and reading shows whether that is right.
+    # If it has a name, the user has said what the compression is, and reading shows whether that is right.
     return loaded if options.compression_type in ("auto", loaded.compression) else None
 
 
 def _loaded_behind(path: str, load: Callable[[str], RecordIndex]) -> RecordIndex | None:
-    """The index beside an object. S3 refuses access to what is not there, to those who may not list."""
+    """The index beside an object, if any. S3 refuses access to a missing object unless listing is allowed."""
     try:
         return load(sidecar_path(path))
     except (FileNotFoundError, PermissionError):
@@ -297,7 +300,7 @@ def _loaded_behind(path: str, load: Callable[[str], RecordIndex]) -> RecordIndex
 
 
 def _cached(path: str, options: ReadOptions, data: DataFile | None) -> RecordIndex | None:
-    """The index of an object that an earlier reader left in the cache folder."""
+    """The index of an object that an earlier reader stored in the cache folder."""
     if not isinstance(path, Url) or data is None:
         return None
     found = cached_index(path, data)
@@ -318,7 +321,7 @@ def _built(
         if is_url(path) and (found := _loaded_behind(path, load) or _cached(path, options, data)) is not None:
             return found
     except StaleIndexError:
-        pass  # this is what "build" is asked to replace
+        pass  # "build" replaces it
     except IndexFileError as error:
         warn_caller(f"{error}; it is being rebuilt")
     try:
@@ -336,14 +339,14 @@ def _built(
 
 
 def stored_compression(path: str) -> str:
-    """What the content of a file says: ``""``, ``"gzip"`` or ``"zlib"``."""
+    """The compression detected from the content of a file: ``""``, ``"gzip"`` or ``"zlib"``."""
     if not is_url(path) and not os.path.isfile(path):
-        return ""  # a pipe or device: reading it here would take bytes away
+        return ""  # a pipe or device: reading it here would consume bytes
     with open_data(path, mmap=False) as file:
         return detect(file.head(HEAD_SIZE)) or ""
 
 
-def hop(
+def scan_headers(
     source: Any,
     path: str,
     compression: str,
@@ -351,11 +354,11 @@ def hop(
     options: ReadOptions,
     policy: DamagePolicy,
 ) -> RecordIndex:
-    """An index in memory, of the headers alone; the payloads are not read.
+    """An index in memory, from a header scan: payloads are not read.
 
-    ``source``: the file, a stream of it, its decompressed content, or the path. ``file_size``: bytes as
-    stored, None where they are to be asked of the path. Damage goes to ``policy``: it raises, or the index
-    holds what comes before it.
+    ``source``: the file, a stream of it, its decompressed content, or the path. ``file_size``: size as stored
+    in bytes, None to look it up by the path. Damage goes to ``policy``: it raises, or the index holds the
+    records before the damage.
     """
     stopped: list[TFRecordError] = []
     offsets, lengths = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
@@ -366,7 +369,7 @@ def hop(
         source,
         compression_type=compression,
         verify=min(options.level, VERIFY_LENGTHS),
-        chunk_size=_HOP_CHUNK if isinstance(source, DataFile) else _STREAM_CHUNK,
+        chunk_size=_SCAN_CHUNK if isinstance(source, DataFile) else _STREAM_CHUNK,
         on_damage=stopped.append,
         payloads=False,
         mmap=options.mmap,
@@ -383,7 +386,7 @@ def hop(
     )
     error = stopped[0] if stopped else None
     if isinstance(source, SpooledFile) and source.error is not None:
-        # A frame that is cut by it is only its consequence.
+        # The truncated frame is only a consequence of this error.
         error = source.error.at(len(found), found.stream_size)
     if error is not None:
         policy.handle(error)

@@ -1,4 +1,4 @@
-"""A lock for what forked children share."""
+"""A lock for objects that forked children share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ForkSafeLock"]
 
 
 class ForkSafeLock:
-    """A re-entrant lock that a forked child finds free, whatever other threads of its parent were doing."""
+    """A re-entrant lock that is free in a forked child, whatever the parent's threads were doing."""
 
     def __init__(self) -> None:
         self._of_process: dict[int, Any] = {}  # an RLock for each process that used it, this one last
@@ -18,7 +18,7 @@ class ForkSafeLock:
     def __enter__(self) -> None:
         pid = os.getpid()
         lock = self._of_process.get(pid)
-        if lock is None:  # of several threads that come here, all get the lock of the first
+        if lock is None:  # if several threads get here at once, all use the first one's lock
             lock = self._of_process.setdefault(pid, threading.RLock())
         lock.acquire()
 

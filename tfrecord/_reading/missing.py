@@ -1,4 +1,4 @@
-"""Features that were asked for and that no record has: see the table in docs/reading.md."""
+"""Requested features that no record has; see the table in docs/reading.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Seen", "check_known", "warn_of_absent"]
 
 
 def _may_be_absent(plan: FeaturePlan) -> dict[str, Column]:
-    """The columns whose absence from a record is not an error."""
+    """The columns that a record may lack without an error."""
     return {
         column.key: column
         for column in plan.columns or ()
@@ -25,9 +25,9 @@ def _may_be_absent(plan: FeaturePlan) -> dict[str, Column]:
 
 
 class Seen:
-    """Which of the features asked for some record has had, as far as was read.
+    """Tracks which requested features have appeared in the records read so far.
 
-    Features without which a record is an error are not watched. Safe to use from several threads.
+    Features whose absence is an error are not tracked. Safe to use from several threads.
     """
 
     def __init__(self, plan: FeaturePlan, sequence_plan: FeaturePlan) -> None:
@@ -39,11 +39,11 @@ class Seen:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are features of the plans that no record had yet."""
+        """Whether some features of the plans have not appeared in any record yet."""
         return bool(self._unseen or self._unseen_lists)
 
     def batch(self, batch: Any, columns: Collection[str] | None) -> None:
-        """Take note of a decoded batch, of which ``columns`` were asked for."""
+        """Record the features of a decoded batch, of which ``columns`` were requested."""
         if columns is None and not self.is_open:
             return
         self._any_record = self._any_record or batch.num_rows > 0
@@ -60,7 +60,7 @@ class Seen:
                 self._others[key] = any(key in part and bool(part.present[key].any()) for part, _ in parts)
 
     def record(self, payload: Any, is_sequence: bool) -> None:
-        """Take note of a single record."""
+        """Record the features of a single record."""
         self._any_record = True
         plan = compile_features(list(self._unseen)) if self._unseen else FeaturePlan(())
         lists = compile_features(list(self._unseen_lists)) if self._unseen_lists else FeaturePlan(())
@@ -70,9 +70,9 @@ class Seen:
         self._unseen_lists -= {key for key, values in steps.items() if values}
 
     def absent(self, columns: Collection[str] | None) -> list[str]:
-        """The features asked for that no record had, of ``columns`` where these were all that was read.
+        """The requested features that no record had; only those in ``columns`` if only these were read.
 
-        None where no record was read: an empty file tells nothing about names.
+        An empty list if no record was read: an empty file tells nothing about names.
         """
         if not self._any_record:
             return []
@@ -94,10 +94,10 @@ def warn_of_absent(
 
 
 def check_known(plan: FeaturePlan, sequence_plan: FeaturePlan | None, schema: Schema, path: str) -> None:
-    """Compare what is asked for with a schema of all records.
+    """Compare the requested features with a schema of all records.
 
     Raises:
-        MissingFeatureError: a feature asked for by name is in no record.
+        MissingFeatureError: a required feature is in no record.
     """
     absent: list[str] = []
     for part, table in ((plan, schema), (sequence_plan, schema.feature_lists)):

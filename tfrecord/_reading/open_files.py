@@ -1,4 +1,4 @@
-"""A bounded number of open files, whatever the number of files in a data set."""
+"""Keeps the number of open files bounded, however many files a data set has."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tfrecord._reading.locks import ForkSafeLock
 __all__ = ["OpenFiles", "folder_of", "place"]
 
 MAX_OPEN_FILES = 64
-# Maps of the compiled kernel can do without a descriptor; this only bounds the number of maps.
+# Maps of the compiled kernel do not need a descriptor; this only bounds the number of maps.
 MAX_MAPPED_FILES = 1024
 
 
 def folder_of(paths: Iterable[str]) -> str | None:
-    """The folder from which these names lead to files; None where they do from everywhere."""
+    """The folder that these names are relative to; None if all are absolute."""
     relative = any(not os.path.isabs(path) and not is_url(path) for path in paths)
     return os.getcwd() if relative else None
 
 
 def place(path: str, folder: str | None) -> str:
-    """The name itself, as long as it leads to the file that it named in ``folder``; else a longer one."""
+    """The name itself, as long as it leads to the same file as in ``folder``; else a longer name."""
     if folder is None or is_url(path):
         return path
     try:
@@ -37,14 +37,14 @@ def place(path: str, folder: str | None) -> str:
 
 
 class OpenFiles:
-    """Data files, each the same file from its first use on: also after it is renamed, replaced or deleted.
+    """Data files, each the same file from its first use on, even after it is renamed, replaced or deleted.
 
-    So many stay open; where there are more files, those used last. A file that makes room for another is
-    forgotten, not closed: it goes when nobody uses it any more. Where another file has its name by the time
-    it is opened again, that is an error. Safe to use from several threads.
+    A limited number stay open: those used last. A file that makes room for another is not closed but only
+    released, so it stays open until nobody uses it any more. If another file has its name when it is opened
+    again, that is an error. Safe to use from several threads.
 
-    Names are kept as they were given. Where the working directory has changed since, `place` puts the one of
-    then (``folder``) before those that are relative.
+    Names are kept as given. If the working directory has changed since then, `place` resolves relative names
+    against the earlier one (``folder``).
     """
 
     def __init__(self, paths: Sequence[str], *, mmap: bool = True) -> None:
@@ -57,18 +57,18 @@ class OpenFiles:
         self._lock = ForkSafeLock()
         self._open: OrderedDict[int, DataFile] = OrderedDict()
         self._identities: dict[int, tuple[int, int] | None] = {}
-        self._streams: set[int] = set()  # what can only be read forward
+        self._streams: set[int] = set()  # files that can only be read forward
         self._remote: dict[int, DataFile] = {}  # these take no descriptors
 
     def place(self, path: str) -> str:
-        """A name that leads to the file ``path`` from the present working directory."""
+        """A name that leads to the file ``path`` from the current working directory."""
         return place(path, self.folder)
 
     def get(self, number: int) -> DataFile:
-        """File ``number``, open as long as the caller holds it."""
+        """File ``number``, which stays open as long as the caller holds it."""
         if is_url(self._paths[number]):
             return self._remote.get(number) or self._remote.setdefault(number, self._opened(number))
-        if len(self._paths) <= self._limit:  # then nothing has to go, and the order does not count
+        if len(self._paths) <= self._limit:  # nothing has to make room, so the order does not matter
             file = self._open.get(number)
             if file is not None:
                 return file
@@ -81,8 +81,8 @@ class OpenFiles:
             return file
 
     def local(self, number: int) -> DataFile | None:
-        """File ``number`` if it can be read at any place; None for pipes, and what only says that it has no
-        bytes."""
+        """File ``number`` if it allows random access; None for pipes, and for files that report a size of 0
+        but have content."""
         path = self._paths[number]
         if number in self._streams:
             return None
@@ -104,14 +104,14 @@ class OpenFiles:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
                     raise
-                self._limit = len(self._open) // 2 + 1  # the process may have fewer open than we thought
+                self._limit = len(self._open) // 2 + 1  # the process may open fewer files than expected
                 self._open.popitem(last=False)
         if self._identities.setdefault(number, file.identity) != file.identity:
-            raise StaleIndexError(self._paths[number], None, "another file has taken its place")
+            raise StaleIndexError(self._paths[number], None, "another file has replaced it")
         return file
 
     def close(self) -> None:
-        """Forget all files; views stay valid."""
+        """Release all files; views stay valid."""
         with self._lock:
             self._open.clear()
             self._remote.clear()

@@ -19,10 +19,10 @@ from tfrecord._columns.batch import BytesColumn
 from tfrecord._kernels.record_type import RecordType, Sample
 from tfrecord.parse import bad_rows
 
-# A batch is cut by whichever comes first.
+# A batch ends at whichever limit comes first.
 BATCH_RECORDS = 4096
 BATCH_BYTES = 4 << 20
-# So many bytes are held back at most until it is clear what the records are.
+# The most bytes that are held back until the record type is settled.
 _MOST_HELD = 16 << 20
 
 Result = TypeVar("Result")
@@ -30,10 +30,10 @@ OnDamage = Callable[[TFRecordError], object]
 
 
 class Batch(NamedTuple):
-    """Payloads that follow each other in one file; `first` is the number of the first record in it.
+    """Consecutive payloads of one file; `first` is the number of the first record.
 
-    `chunk` is the run of frames that they lie in. `record_type` is what the records are, "" where nobody
-    asked.
+    `chunk` is the run of frames that holds them. `record_type` is the type of the records, "" if it was not
+    asked for.
     """
 
     path: str
@@ -44,11 +44,11 @@ class Batch(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes in the file's (decompressed) stream, frames and all."""
+        """Bytes in the file's (decompressed) stream, including frames."""
         return int(self.chunk.lengths.sum()) + FRAME_OVERHEAD * len(self.chunk.lengths)
 
     def frames(self) -> Iterator[memoryview]:
-        """The frames as they are stored, in as few pieces as they lie in."""
+        """The frames as stored, in as few pieces as possible."""
         starts = self.chunk.offsets.astype(np.int64)
         ends = starts + self.chunk.lengths.astype(np.int64) + FRAME_OVERHEAD
         breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
@@ -57,13 +57,13 @@ class Batch(NamedTuple):
 
 
 def batch_of(path: str, first: int, buffer: memoryview, chunk: Chunk, record_type: str = "") -> Batch:
-    """The batch of a run of frames."""
+    """The batch for a run of frames."""
     payloads = BytesColumn((buffer,), chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
     return Batch(path, first, payloads, chunk, record_type)
 
 
 def batch_of_frames(path: str, first: int, frames: bytes, record_type: str = "") -> Batch:
-    """The batch of frames that were just made, one after another."""
+    """The batch for newly made frames, one after another."""
     buffer = memoryview(frames)
     found = scan(buffer, verify=VERIFY_NONE)
     return batch_of(path, first, buffer, Chunk(buffer, found.offsets, found.lengths, 0, first), record_type)
@@ -88,8 +88,8 @@ def batches(
     records: int = BATCH_RECORDS,
     num_bytes: int = BATCH_BYTES,
 ) -> Iterator[Batch]:
-    """The payloads of these files in order; `-` is standard input. Damage is raised after what is good before
-    it, or given to `on_damage` (see `indexer.streams.iter_chunks`)."""
+    """The payloads of these files in order; `-` is standard input. Damage is raised after the good records
+    before it, or goes to `on_damage` (see `indexer.streams.iter_chunks`)."""
     for path in paths:
         chunks = iter_chunks(
             sys.stdin.buffer if path == STREAM else path,
@@ -98,7 +98,7 @@ def batches(
             chunk_size=num_bytes,
             max_records=records,
             on_damage=on_damage,
-            mmap=False,  # a map would stay in memory as far as it was read
+            mmap=False,  # pages of a map that were read would stay in memory
         )
         for chunk in chunks:
             yield batch_of(path, chunk.first_record, chunk.buffer, chunk)
@@ -110,13 +110,13 @@ def checked(
     invalid: Callable[[TFRecordError], object],
     settled: Callable[[str, RecordType], RecordType],
 ) -> Iterator[Batch]:
-    """The batches with what their records are, less the records that are not valid messages.
+    """The batches with their record type, without the records that are not valid messages.
 
     Args:
-        declared: as that of `tfrecord._kernels.record_type.settle`; the first records of each file say the
-        rest.
-        invalid: is given the error of each record that is left out, which names file, record and offset.
-        settled: is given each file and what its records are, and gives back what they are taken for.
+        declared: as for `tfrecord._kernels.record_type.settle`; the first records of each file decide the
+            rest.
+        invalid: gets the error of each record that is left out, which names file, record and offset.
+        settled: gets each file and its detected type, and returns the type to use.
     """
     for found, batch in settle_batches(source, declared, settled):
         bad = [] if found.name == "bytes" else bad_rows(batch.payloads)
@@ -135,7 +135,7 @@ def checked(
 def settle_batches(
     source: Iterable[Batch], declared: str, settle: Callable[[str, RecordType], RecordType]
 ) -> Iterator[tuple[RecordType, Batch]]:
-    """Each batch with the type of the records of its file; a few are held back until that is settled."""
+    """Each batch with the record type of its file; a few batches are held back until that is settled."""
     for path, own in groupby(source, key=lambda batch: batch.path):
         held: list[Batch] = []
         size, sample = 0, Sample()
@@ -151,7 +151,7 @@ def settle_batches(
 
 
 def threaded(work: Callable[[Any], Result], items: Iterable[Any], threads: int) -> Iterator[Result]:
-    """`work` of every item, in order, on several threads with a bounded number of items under way."""
+    """`work` of every item, in order, on several threads with a bounded number of items in progress."""
     if threads <= 1:
         yield from map(work, items)
         return

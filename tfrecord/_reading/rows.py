@@ -1,4 +1,4 @@
-"""Payloads in order, each with the file and the number it has there."""
+"""Payloads in order, each with its file and its record number there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HEADER = np.uint64(HEADER_SIZE)
 
 
 class RowBatch:
-    """``payloads`` of n records; ``numbers`` (of the files in ``paths``) and ``records`` say where they
-    stand."""
+    """``payloads`` of n records; ``numbers`` (of the files in ``paths``) and ``records`` say where each comes
+    from."""
 
     __slots__ = ("numbers", "paths", "payloads", "records", "runs")
 
@@ -35,7 +35,7 @@ class RowBatch:
         self.paths = paths
         self.numbers = numbers
         self.records = records
-        self.runs = runs  # what they come from, where that is read forward
+        self.runs = runs  # the runs they come from, if the data is read forward
 
     @classmethod
     def of_run(cls, run: RecordRun, paths: Sequence[str], number: int) -> RowBatch:
@@ -48,7 +48,7 @@ class RowBatch:
 
     @classmethod
     def of_payloads(cls, payloads: Sequence[tuple[str, int, Any]]) -> RowBatch:
-        """Of (path, record, payload) each."""
+        """From (path, record, payload) of each."""
         paths = list(dict.fromkeys(path for path, _, _ in payloads))
         numbers = np.array([paths.index(path) for path, _, _ in payloads], np.int64)
         records = np.array([record for _, record, _ in payloads], np.int64)
@@ -62,15 +62,15 @@ class RowBatch:
         return self.paths[int(self.numbers[row])], int(self.records[row])
 
     def check(self, row: int = 0) -> None:
-        """Raise if a file has shrunk since it was looked at; to be called before payloads are read.
+        """Raise if a file has shrunk since it was checked; call this before reading payloads.
 
-        ``row``: the first that will be read; one of the first run.
+        ``row``: the first that will be read, which belongs to the first run.
         """
         for place, run in enumerate(self.runs):
             run.check(0 if place else (int(self.records[row]) - run.first) // run.step)
 
     def groups(self) -> Iterator[list[memoryview]]:
-        """The payloads as read-only views that stay valid, some at a time."""
+        """The payloads as read-only views that stay valid, several at a time."""
         column = self.payloads
         offsets, lengths = column.offsets.view(np.uint64), column.lengths.view(np.uint64)
         for at in range(0, len(self), GROUP):
@@ -81,7 +81,7 @@ class RowBatch:
                 yield [column.view(row) for row in range(at, end)]
 
     def row_of(self, path: str | None, record: int | None) -> int:
-        """The row that stands at a place, 0 where none does."""
+        """The row that comes from a place, 0 if none does."""
         for row in np.flatnonzero(self.records == (-1 if record is None else record)).tolist():
             if self.locate(row)[0] == path:
                 return int(row)
@@ -96,7 +96,7 @@ class RowBatch:
 
 
 def merge_rows(source: Iterable[RowBatch], size: int) -> Iterator[RowBatch]:
-    """The same rows in portions of ``size``; what is left comes last, also before what ``source`` raises."""
+    """The same rows in portions of ``size``. The remainder comes last, or before an error of ``source``."""
     held: list[RowBatch] = []
     count = 0
     failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""Records in stored order: every record of a source, or every n-th, with one rule for what is damaged."""
+"""Records in stored order: every record of a source, or every n-th, with one rule for damage."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tfrecord._reading.damage import DamagePolicy
 
 __all__ = ["GROUP", "ReadOptions", "RecordRun", "stream_records"]
 
-# So many views are made at a time: fewer cost more calls, more fall out of the processor's cache.
+# How many views are made at a time: fewer need more calls, more do not fit the processor's cache.
 GROUP = 256
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How bytes are read; the same for all files of a reader."""
+    """The options for reading bytes; the same for all files of a reader."""
 
     compression_type: str = "auto"
     verify: bool = True
@@ -48,8 +48,8 @@ class ReadOptions:
 class RecordRun(NamedTuple):
     """Good records of one buffer: the first, and every ``step``-th after it.
 
-    ``offsets`` are those of the frames in ``buffer``, ``lengths`` those of the payloads; uint64. ``base`` is
-    where ``buffer`` begins in the file.
+    ``offsets``: where the frames start in ``buffer``; ``lengths``: sizes of the payloads in bytes; uint64.
+    ``base``: where ``buffer`` begins in the file.
     """
 
     buffer: memoryview
@@ -61,7 +61,7 @@ class RecordRun(NamedTuple):
     file: DataFile | None
 
     def check(self, place: int = 0) -> None:
-        """Raise if the mapped file has shrunk by now: reading record ``place`` of these would kill the
+        """Raise if the mapped file has shrunk: reading record ``place`` of the run would then kill the
         process."""
         if self.file is None or self.file.closed:
             return
@@ -72,14 +72,14 @@ class RecordRun(NamedTuple):
             raise error.at(self.first + place * self.step, offset) from None
 
     def groups(self) -> Iterator[list[memoryview]]:
-        """The payloads as read-only views that keep the buffer alive, some at a time."""
+        """The payloads as read-only views that keep the buffer alive, several at a time."""
         for at in range(0, len(self.offsets), GROUP):
             end = at + GROUP
             self.check(at)
             yield slices(self.buffer, self.offsets[at:end], self.lengths[at:end], HEADER_SIZE)
 
     def payloads(self) -> Iterator[memoryview]:
-        """The same, one by one."""
+        """The same payloads, one by one."""
         return chain.from_iterable(self.groups())
 
 
@@ -95,9 +95,9 @@ def stream_records(
 ) -> Iterator[RecordRun]:
     """The records ``start``, ``start + step``, ... of a path or URL, a binary file object, or a `DataFile`.
 
-    What is good comes first, then damage goes to ``policy``. With a step the payloads of others are hopped
-    over, not checked, so that of several shards exactly one meets a damaged payload. ``seek``: (offset,
-    number) of a record at or before ``start`` to begin the hop at.
+    Good records come first, then damage goes to ``policy``. With a step, only the headers of the other
+    records are scanned and their payloads are not checked, so that of several shards exactly one meets a
+    damaged payload. ``seek``: (offset, number) of a record at or before ``start`` where the scan begins.
     """
     if not isinstance(source, str):
         yield from _stream(source, options, policy, path, start, step, seek)
@@ -147,7 +147,7 @@ def _own(
     path: str,
     file: DataFile | None,
 ) -> Iterator[RecordRun]:
-    """The records of a hopped chunk that are asked for, checked."""
+    """The requested records of a header-scanned chunk, checked."""
     offsets = np.ascontiguousarray(chunk.offsets[skipped::step])
     lengths = np.ascontiguousarray(chunk.lengths[skipped::step])
     first = chunk.first_record + skipped

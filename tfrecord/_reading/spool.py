@@ -1,4 +1,4 @@
-"""Compressed files for random access: decompressed once into a temporary file that has no name."""
+"""Random access to compressed files: each is decompressed once into an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfrecord._reading.locks import ForkSafeLock
 __all__ = ["Spool", "SpooledFile", "SpoolFullError"]
 
 _PIECE = 1 << 20
-_ALIGNMENT = 1 << 16  # segments begin at a page, whatever the machine's page size
+_ALIGNMENT = 1 << 16  # segments begin at a page boundary, whatever the page size
 
 
 class SpoolFullError(TFRecordError):
@@ -25,7 +25,7 @@ class SpoolFullError(TFRecordError):
 
 
 class _TemporaryFile:
-    """An unlinked file of one process; only read and written at given places, so that children may share
+    """An unlinked file of one process; it is only read and written at explicit offsets, so children may share
     it."""
 
     def __init__(self) -> None:
@@ -39,10 +39,10 @@ class _TemporaryFile:
 class SpooledFile(DataFile):
     """The decompressed content of a file; ``error`` is what stopped the decompression early, or None.
 
-    Mapped where the compiled kernel is there (its maps keep no descriptor), else read with pread.
+    It is mapped if the compiled kernel runs (its maps keep no descriptor), else read with pread.
     """
 
-    compression = "compressed"  # what it comes from, for messages
+    compression = "compressed"  # the kind of source, for messages
 
     def __init__(
         self, path: str, storage: _TemporaryFile, base: int, size: int, error: CompressionError | None
@@ -56,7 +56,7 @@ class SpooledFile(DataFile):
             try:
                 mapped = kernel.FileMap(storage.descriptor, base + size)
             except OSError:
-                return  # too many maps: it is read with pread
+                return  # too many maps: use pread
             self.mapped = True
             self._whole = memoryview(mapped).toreadonly()[base : base + size]
 
@@ -69,22 +69,22 @@ class SpooledFile(DataFile):
         """The file has no name: nobody else can change it."""
 
     def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """It was written just now."""
+        """Always true: it was just written."""
 
     def _read(self, offset: int, length: int) -> Any:
         if self.mapped:
             return self._whole[offset : offset + length]
         data = pread(self._storage.descriptor, length, self._base + offset)
         if len(data) < length:
-            raise OSError(f"the spooled content of {self.path} was cut short")
+            raise OSError(f"the spooled content of {self.path} was truncated")
         return data
 
 
 class Spool:
     """The decompressed files of one reader, at most ``limit`` bytes together.
 
-    Safe to use from several threads and in forked children, which share what their parent had spooled and
-    keep what they add for themselves. Disk space is given back when the reader and all views of it are gone.
+    Safe to use from several threads and in forked children. Children share what their parent had spooled;
+    what they add is their own. Disk space is freed when the reader and all views of it are gone.
     """
 
     def __init__(self, limit: int) -> None:
@@ -95,10 +95,10 @@ class Spool:
         self._used = 0
 
     def get(self, path: str, compression: str, source: Any) -> SpooledFile:
-        """The content of ``path``, decompressed from ``source`` (for `open_stream`) if it was not before.
+        """The content of ``path``, decompressed from ``source`` (for `open_stream`) unless done before.
 
         Raises:
-            SpoolFullError: it would take more than the limit.
+            SpoolFullError: it would exceed the limit.
         """
         found = self._files.get(path)
         if found is None:
@@ -109,7 +109,7 @@ class Spool:
         return found
 
     def peek(self, path: str) -> SpooledFile | None:
-        """The content of ``path`` if it is here already and whole."""
+        """The content of ``path`` if it is already here and complete."""
         found = self._files.get(path)
         return found if found is not None and found.error is None else None
 
@@ -145,19 +145,19 @@ class Spool:
 
     def _too_large(self, path: str) -> str:
         return (
-            f"{path}: random access to a compressed file decompresses it into a temporary file, and that "
-            f"would take more than max_spool_bytes={self._limit}. Write the data uncompressed "
+            f"{path}: random access to a compressed file decompresses it into a temporary file, which would "
+            f"take more than max_spool_bytes={self._limit}. Write the data uncompressed "
             "(tfrecord convert), read it in stored order, or raise max_spool_bytes"
         )
 
     def _not_written(self, path: str, error: OSError) -> str:
         return (
             f"{error.strerror}: decompressing {path} into {tempfile.gettempdir()} for random access "
-            "(the environment variable TMPDIR names another folder)"
+            "(set the environment variable TMPDIR to use another folder)"
         )
 
     def close(self) -> None:
-        """Forget the files; views of them stay valid."""
+        """Release the files; views of them stay valid."""
         with self._lock:
             self._files.clear()
             self._storage = None

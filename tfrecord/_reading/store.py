@@ -1,4 +1,4 @@
-"""Payloads by position: many files as one sequence of records, whatever they are stored in."""
+"""Payloads by position: many files as one sequence of records, however they are stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.indexes import hop, load_indexes, stored_compression
+from tfrecord._reading.indexes import load_indexes, scan_headers, stored_compression
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
@@ -42,15 +42,15 @@ __all__ = ["CLOSED", "Fetched", "RecordStore"]
 _OVERHEAD = np.uint64(FRAME_OVERHEAD)
 _HEADER = np.uint64(HEADER_SIZE)
 CLOSED = "I/O operation on closed reader"
-# From here on a batch is read in the order of the file, and the system is told what is coming.
+# Batches from this size on are read in file order, and the system is told what will be read.
 _LARGE_BATCH = 2048
 _LARGE_BYTES = 4 << 20
-# An index of so many entries is checked as a whole, which takes about a millisecond.
+# Up to this many entries an index is checked as a whole, which takes about a millisecond.
 _SMALL_INDEX = 1 << 17
 
 
 class Fetched(NamedTuple):
-    """Payloads, and the positions they stand at: those asked for, less the damaged ones that were skipped."""
+    """Payloads and their positions: those requested, except skipped damaged ones."""
 
     payloads: BytesColumn
     positions: Int64Array
@@ -59,9 +59,9 @@ class Fetched(NamedTuple):
 class RecordStore:
     """The records of several files as one sequence, in the order of the files.
 
-    Positions count over all files from 0. They need an index of each file; where none was given, frames are
-    hopped (a compressed file is spooled for it) when a position is first asked for. Safe to use from several
-    threads; it pickles without handles, maps and hopped indexes.
+    Positions count from 0 over all files. They need an index of each file; if a file has none, its headers
+    are scanned when a position is first needed (a compressed file is spooled for this). Safe to use from
+    several threads; a pickle leaves out handles, maps and indexes that came from a header scan.
     """
 
     def __init__(
@@ -88,32 +88,32 @@ class RecordStore:
         self.closed = False
 
     def place(self, path: str) -> str:
-        """Where one of the files or of their indexes is now; see `OpenFiles`."""
+        """The current path of a file or index; see `OpenFiles`."""
         return self._files.place(path)
 
     # ---- positions -----------------------------------------------------------------------------------------
 
     @property
     def has_index(self) -> bool:
-        """Whether all positions are known already."""
+        """Whether all positions are known."""
         return None not in self._indexes
 
     def index(self, number: int) -> RecordIndex:
-        """The index of one file: the one given, or the hopped one."""
+        """The index of one file: the one given, or one from a header scan."""
         self.check_open()
         found = self._indexes[number]
         if found is None:
             with self._lock:
                 found = self._indexes[number]
                 if found is None:
-                    found = self._indexes[number] = self._hop(number)
+                    found = self._indexes[number] = self._scan_headers(number)
         self._check_count(number, len(found))
         return found
 
     def expect(self, counts: Sequence[int]) -> None:
-        """Say how many records each file has, so that positions need no look at the files.
+        """Set how many records each file has, so that positions are known without reading the files.
 
-        A file that has another number raises `CorruptRecordError` when that is met.
+        A file with another number of records raises `CorruptRecordError` once that is noticed.
         """
         self._expected = tuple(counts)
         self._set_starts(counts)
@@ -123,9 +123,9 @@ class RecordStore:
             reason = f"the file holds {count:,} records, not {self._expected[number]:,} as its data set says"
             raise CorruptRecordError(self.paths[number], None, None, reason)
 
-    def _hop(self, number: int) -> RecordIndex:
-        """Where the records are, by their headers alone; of a damaged file raise, or keep what comes
-        before."""
+    def _scan_headers(self, number: int) -> RecordIndex:
+        """Find the records by their headers alone; for a damaged file raise, or keep the records before the
+        damage."""
         path, compression = self.place(self.paths[number]), self.compression(number)
         file = self._files.local(number)
         source: Any = self._source(number)
@@ -133,14 +133,12 @@ class RecordStore:
             try:
                 source = self._spool.get(path, compression, source)
             except SpoolFullError:
-                source = self._source(
-                    number
-                )  # too large to read at any place, but its records can be counted
+                source = self._source(number)  # too large for random access, but its records can be counted
         size = None if file is None else file.size
-        return hop(source, path, compression, size, self.options, self.policy)
+        return scan_headers(source, path, compression, size, self.options, self.policy)
 
     def _source(self, number: int) -> Any:
-        """What to read a file forward from: the file that is open, or the path of what is no local file."""
+        """The source for reading a file forward: the open file, or the path if it is not a local file."""
         file = self._files.local(number)
         if file is None:
             return self.place(self.paths[number])
@@ -173,7 +171,7 @@ class RecordStore:
         return number, position - self._start_list[number]
 
     def places(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """`locate` of many positions: file numbers and record numbers."""
+        """`locate` for many positions: file numbers and record numbers."""
         numbers = np.searchsorted(self.starts, positions, side="right") - 1
         return numbers, positions - self.starts[numbers]
 
@@ -204,9 +202,12 @@ class RecordStore:
         seek: tuple[int, int] = (0, 0),
         policy: DamagePolicy | None = None,
     ) -> Iterator[RecordRun]:
-        """Records ``start``, ``start + step``, ... of one file in stored order, one pass in constant
-        memory. ``seek``: (offset, number) of a record at or before ``start`` of a plain file, where the
-        caller knows one that the index does not. ``policy``: another than that of the store."""
+        """Records ``start``, ``start + step``, ... of one file in stored order, in one pass and constant
+        memory.
+
+        ``seek``: (offset, number) of a record at or before ``start`` of a plain file, if the caller knows one
+        that the index does not. ``policy``: replaces the policy of the store.
+        """
         self.check_open()
         index = self.given[number]
         if index is not None and start and not index.compression:
@@ -217,7 +218,7 @@ class RecordStore:
         file = self._files.local(number)
         if file is not None and self._indexes[number] is not None:
             self._check_size(number, file.size)
-        # list(reader) asks for the length first, which spools a compressed file; no need to inflate it again.
+        # list(reader) asks for the length first, which spools a compressed file. Do not inflate it again.
         source: Any = self._spool.peek(path) or self._source(number)
         count = 0
         runs = stream_records(
@@ -237,7 +238,7 @@ class RecordStore:
         return self.fetch_from(number, record), number, record
 
     def fetch_from(self, number: int, record: int) -> memoryview:
-        """The payload of one record of a file, as `fetch_one`."""
+        """The payload of one record of a file; see `fetch_one`."""
         index = self._checked(number)
         offset, length = index.entry(record)
         source = self.open(number)
@@ -253,8 +254,7 @@ class RecordStore:
         return frame[HEADER_SIZE : HEADER_SIZE + length]
 
     def offset_of(self, path: str, record: int) -> int | None:
-        """The offset of a record's frame, for an error about it; None where it would take too long to
-        find."""
+        """The offset of a record's frame, for an error message; None if finding it would take too long."""
         number = self.paths.index(path) if path in self.paths else -1
         index = self._indexes[number] if number >= 0 else None
         if index is not None:
@@ -265,7 +265,7 @@ class RecordStore:
         if compressed and self.policy.skips:
             return None
         seek = (0, 0) if compressed else self._passed.get(number, (0, 0))
-        # With a step the payloads before it are not read.
+        # With a step, the payloads before it are not read.
         seek = seek if seek[1] <= record else (0, 0)
         runs = self.stream(number, record, 2, seek, DamagePolicy("skip"))
         run = next(runs, None)
@@ -275,7 +275,7 @@ class RecordStore:
         return self._passed[number][0]
 
     def fetch(self, positions: Int64Array) -> Fetched:
-        """Payloads at any positions, in that order. Damage raises, or is left out where damage is skipped."""
+        """Payloads at any positions, in that order. Damage raises, or is left out if damage is skipped."""
         self.check_open()
         if not len(positions):
             return Fetched(BytesColumn.from_list([]), positions)
@@ -291,7 +291,7 @@ class RecordStore:
         return Fetched(payloads[keep], positions[keep])
 
     def fetch_in_order(self, positions: Int64Array) -> Iterator[Fetched]:
-        """`fetch` in one or more parts: where it raises, what stands before the damage comes first."""
+        """`fetch` in one or more parts: if it raises, the payloads before the damage come first."""
         try:
             whole = self.fetch(positions)
         except RemoteError:
@@ -303,7 +303,7 @@ class RecordStore:
         yield whole
 
     def _fetch_files(self, positions: Int64Array) -> tuple[BytesColumn, list[int]]:
-        """As `_fetch_file`, of positions in several files: one step a file."""
+        """Like `_fetch_file`, for positions in several files: one step per file."""
         numbers, records = self.places(positions)
         order = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -313,7 +313,7 @@ class RecordStore:
         bad: list[int] = []
         groups = np.split(order, cuts) if len(order) else []
         files = [int(numbers[rows[0]]) for rows in groups]
-        # Of all files behind URLs at once; local ones are opened one after the other.
+        # Files behind URLs are read all at once; local files are opened one after another.
         started = {
             number: self._start_file(number, records[rows])
             for number, rows in zip(files, groups, strict=True)
@@ -329,10 +329,10 @@ class RecordStore:
     def _start_file(
         self, number: int, records: Int64Array
     ) -> Callable[[], tuple[memoryview, Int64Array, Int64Array, list[int]]]:
-        """Begin to fetch records of one file; requests to a store are under way after this.
+        """Begin to fetch records of one file; this sends the requests to a store.
 
-        Calling what this returns gives a buffer, where in it the payloads are, how long they are, and which
-        rows are damaged.
+        Calling the returned function gives a buffer, the positions and lengths of the payloads in it, and
+        which rows are damaged.
         """
         index = self._checked(number)
         offsets, lengths = index.entries(records)
@@ -348,7 +348,7 @@ class RecordStore:
             try:
                 buffer, places = (source.buffer(), offsets) if pending is None else pending()
                 if source.remote and check_frames(buffer, places, lengths, verify=self.options.level):
-                    # It may have been damaged on the way: once more, and then it is what the store holds.
+                    # It may have been damaged in transit. If a second try fails too, the store's data is bad.
                     buffer, places = _gather(source, offsets, offsets + lengths + _OVERHEAD)()
                 bad = self._check(source, buffer, places, offsets, lengths, records, order)
             except CorruptRecordError as error:
@@ -367,7 +367,7 @@ class RecordStore:
         records: Int64Array,
         order: Int64Array | None,
     ) -> list[int]:
-        """The rows that are damaged, each given to the policy; checked in the order of the file."""
+        """The damaged rows, each passed to the policy; checked in file order."""
         bad: list[int] = []
         if order is not None:
             places, lengths = places[order], lengths[order]
@@ -383,7 +383,7 @@ class RecordStore:
         return bad
 
     def _checked(self, number: int) -> RecordIndex:
-        """The index of one file; a small one is looked through once and needs no checks later."""
+        """The index of one file; a small one is checked once as a whole and needs no checks later."""
         index = self.index(number)
         if number not in self._looked_through:
             self._looked_through.add(number)
@@ -391,15 +391,15 @@ class RecordStore:
                 try:
                     index.check_all()
                 except IndexFileError:
-                    return index  # the entries that are good stay readable
+                    return index  # its good entries stay readable
                 index = self._indexes[number] = index.replace(checked=True)
         return index
 
     def open(self, number: int) -> DataFile:
-        """The stored, or decompressed, bytes of one file, open as long as the caller holds it.
+        """The stored, or decompressed, bytes of one file, open as long as the caller holds the result.
 
         Raises:
-            StaleIndexError: it has not the size any more that it had when positions were learned.
+            StaleIndexError: the file's size has changed since its positions were found.
         """
         compression = self.compression(number)
         if compression:
@@ -413,10 +413,10 @@ class RecordStore:
         return file
 
     def _check_size(self, number: int, size: int) -> None:
-        """Positions that are known are of the file as it was; of another one they would mean nothing."""
+        """Known positions belong to the file as it was; in a changed file they would mean nothing."""
         index = self.index(number)
         if size != index.file_size:
-            reason = f"the data had {index.file_size} bytes when positions were learned, now it has {size}"
+            reason = f"the data had {index.file_size} bytes when its records were found, now it has {size}"
             raise StaleIndexError(self.paths[number], index.index_path, reason)
 
     def _error(self, source: DataFile, record: int, offset: int, reason: str) -> TFRecordError:
@@ -444,7 +444,7 @@ class RecordStore:
         self.given, self._indexes = tuple(indexes), list(indexes)
 
     def open_all(self) -> None:
-        """Open the files, if so many may be open: from now on these are read, whatever takes their names."""
+        """Open the files, if that many may be open: from now on these are read, even if they are replaced."""
         remote = [number for number, path in enumerate(self.paths) if is_url(path)]
         side_by_side(self._files.get, remote)
         if len(self.paths) - len(remote) <= most_descriptors():
@@ -452,7 +452,7 @@ class RecordStore:
                 self._files.local(number)
 
     def close(self) -> None:
-        """Close files and forget what was spooled. Views stay valid."""
+        """Close the files and discard what was spooled. Views stay valid."""
         self.closed = True
         self._files.close()
         self._spool.close()
@@ -470,7 +470,7 @@ def _reopen(
     folder: str | None,
     expected: Sequence[int] | None,
 ) -> RecordStore:
-    """The store in another process, whose working directory may be another one."""
+    """The store in another process, which may have another working directory."""
     store = RecordStore(paths, [None] * len(paths), options, policy)
     store._files.folder = folder
     store.use_indexes([name and store.place(name) for name in named])
@@ -480,7 +480,7 @@ def _reopen(
 
 
 def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecordError:
-    """The error with a place, where it has none (a file that shrank does not know its records)."""
+    """The error with a place if it has none (the check for a shrunken file does not know the record)."""
     return error if error.record is not None else error.at(record, offset)
 
 
@@ -488,7 +488,7 @@ Gathered = tuple[memoryview, UInt64Array]
 
 
 def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> Callable[[], Gathered]:
-    """Begin to read frames that are not mapped into one buffer; calling what this returns waits for them."""
+    """Begin to read frames that are not mapped into one buffer; the returned function waits for them."""
     inside = (offsets <= ends) & (ends <= np.uint64(source.size))
     places = np.full(len(offsets), np.iinfo(np.uint64).max, np.uint64)  # outside any buffer
     rows = np.flatnonzero(inside)

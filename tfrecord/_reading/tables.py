@@ -31,8 +31,8 @@ def record_stream(
 ) -> Any:
     """A pyarrow RecordBatchReader over all records of a view, in order and in bounded memory.
 
-    Where no features were asked for, or `nullable` has to know how many values there are, the files without
-    an extended index are passed over once beforehand, so that all batches have one schema.
+    If no features were requested, or `nullable` needs to know how many values there are, the files without an
+    extended index are read once beforehand, so that all batches have the same schema.
     """
     pa = optional("pyarrow")
     view.prepare()
@@ -49,7 +49,7 @@ def record_stream(
 
 
 def _full_schema(view: RecordView, decoder: RecordDecoder, nullable: bool) -> Schema | None:
-    """The schema of all records, which also settles how `decoder` decodes; None where nothing needs it."""
+    """The schema of all records, which also settles how `decoder` decodes; None if it is not needed."""
     if decoder.record_type == "bytes":
         return None
     is_sequence = decoder.record_type == "sequence_example"
@@ -80,7 +80,7 @@ def _record_batches(
         for batch in decoder.batches(rows, columns, False, num_threads):
             try:
                 yield _as_batch(batch)._to_arrow(options)
-            except DecodeError as error:  # of text; the rows are all there unless damage was skipped
+            except DecodeError as error:  # invalid text; no rows are missing unless damage was skipped
                 raise (
                     error.at(*rows.locate(error.record or 0)) if len(batch) == len(rows) else error
                 ) from None
@@ -103,17 +103,17 @@ def _names(batch: ColumnBatch | SequenceBatch) -> list[str]:
 
 
 def _nowhere(row: int) -> tuple[str, int]:
-    raise IndexError(f"there is no row {row} in no rows")
+    raise IndexError(f"there is no row {row}: there are no rows at all")
 
 
 class ReaderTables(ABC):
-    """What a reader gives of all its records together."""
+    """What a reader offers for all its records together."""
 
     _view: RecordView
 
     @abstractmethod
     def _threads(self, num_threads: int | None) -> int:
-        """The number of threads that a call asks for, or the reader's own."""
+        """The number of threads that a call asks for, or the reader's default."""
 
     @property
     @abstractmethod
@@ -122,8 +122,8 @@ class ReaderTables(ABC):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The features that batches have: those asked for, else those of `schema`, sorted; of
-        SequenceExamples the context's, then those of the feature lists."""
+        """The features in batches: those requested, else those of `schema`, sorted; for SequenceExamples
+        those of the context, then those of the feature lists."""
         if self._view.record_type == "bytes":
             return ()
         decoder = self._view.decoder
@@ -144,17 +144,19 @@ class ReaderTables(ABC):
         """All records as a pyarrow Table, one row each, in order.
 
         Args:
-            columns: names of the features wanted; None: all that the reader decodes.
-            text: True gives byte strings as strings, names those of these features.
-            nullable: a feature that has one value in every record that has it is a plain column, null where
-                a record lacks it (as `tfrecord convert` writes Parquet); other columns, too, are null there.
+            columns: names of the features to include; None: all that the reader decodes.
+            text: True gives all byte strings as strings; a list of names, those of these features.
+            nullable: a feature with exactly one value in every record that has it becomes a plain column, and
+                any column is null where a record lacks the feature (as in the Parquet files of
+                `tfrecord convert`).
 
-        The types are those of `ColumnBatch.to_arrow`, and the same for all rows: without an extended index
-        and without features, the records are passed over once more to settle them. Byte strings are copied.
-        Records of bytes are one column ``record``. Where damage is skipped, rows are left out.
+        The types are those of `ColumnBatch.to_arrow`, and the same for all rows. Without an extended index
+        and without features, settling them takes one more pass over the records. Byte strings are copied.
+        Records of type bytes become one column ``record``. If damage is skipped, its rows are left out.
 
         Raises:
-            FeatureKindError: a feature has different kinds. DecodeError: text that is not UTF-8.
+            FeatureKindError: a feature has different types in different records.
+            DecodeError: text is not UTF-8.
         """
         return self._stream(columns, text, nullable, num_threads).read_all()
 
@@ -163,7 +165,7 @@ class ReaderTables(ABC):
     ) -> Any:
         """All records as a pandas DataFrame; arguments and errors as `to_arrow`.
 
-        With ``nullable`` numbers are of pandas' nullable types.
+        With ``nullable``, numbers have pandas' nullable types.
         """
         optional("pandas")
         return pandas_of(self.to_arrow(columns, text=text, nullable=nullable), nullable)
@@ -175,7 +177,7 @@ class ReaderTables(ABC):
         return optional("polars").from_arrow(self.to_arrow(columns, text=text, nullable=nullable))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars, DuckDB and others: all records, as a stream in bounded memory."""
+        """All records as a stream in bounded memory, for pyarrow, polars, DuckDB and others."""
         return self._stream(None, False, False, None).__arrow_c_stream__(requested_schema)
 
     def _stream(self, columns: Iterable[str] | None, text: Text, nullable: bool, num_threads: Any) -> Any:

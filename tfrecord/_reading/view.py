@@ -1,4 +1,4 @@
-"""What a reader reads: which records, where their bytes come from, and how they are decoded."""
+"""The records that a reader reads: which ones, where their bytes come from, and how they are decoded."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _WINDOW = 512  # records of a selection that are fetched at once when it is iter
 class RecordView:
     """The records of a reader or dataset.
 
-    `store` gives payloads by their position over all files. `decoder` turns them into records or columns.
+    `store` returns payloads by their position over all files. `decoder` turns them into records or columns.
     `selection` holds the store positions of the view's records, int64 (n,) and read-only; None means all.
-    Positions that the methods take count within the view.
+    The methods take positions within the view.
     """
 
     store: RecordStore
@@ -42,7 +42,7 @@ class RecordView:
 
     @property
     def length_known(self) -> bool:
-        """Whether `len` needs no pass over data."""
+        """Whether `len` is known without a pass over the data."""
         return self.selection is not None or self.store.has_index
 
     def select(self, positions: Int64Array) -> RecordView:
@@ -83,12 +83,12 @@ class RecordView:
         return self.store.fetch_one(self._stored_one(position))
 
     def fetch(self, positions: Int64Array) -> RowBatch:
-        """The payloads at these positions; the damaged ones are left out where damage is skipped."""
+        """The payloads at these positions; damaged ones are left out if damage is skipped."""
         fetched = self.store.fetch(self.stored(positions))
         return RowBatch(fetched.payloads, self.store.paths, *self.store.places(fetched.positions))
 
     def rows(self) -> Iterator[RowBatch]:
-        """All payloads in order, as they come; the good ones before damage come before it raises."""
+        """All payloads in order, as they arrive; good ones come before the damage after them raises."""
         store = self.store
         if self.selection is None:
             for number in range(len(store.paths)):
@@ -112,7 +112,7 @@ class RecordView:
 
     @property
     def record_type(self) -> str:
-        """What the records are; looks at some of them where nothing has said so yet."""
+        """The record type; examines some records if it is not known yet."""
         decoder = self.decoder
         if decoder.record_type is None:
             found = find_type(self.store, decoder.declared)
@@ -120,10 +120,10 @@ class RecordView:
         return decoder.record_type
 
     def prepare(self) -> None:
-        """Settle what the records are and how batches of them look, and whether they have what is asked for.
+        """Settle the record type and the form of batches, and check that requested features exist.
 
         Raises:
-            MissingFeatureError: the indexes say that no record has a feature that was asked for by name.
+            MissingFeatureError: the indexes show that no record has a feature that was requested by name.
         """
         decoder = self.decoder
         record_type = self.record_type
@@ -139,8 +139,8 @@ class RecordView:
         decoder.dense = dense_plans(decoder, schema)
 
     def end_pass(self, columns: tuple[str, ...] | None = None) -> None:
-        """All records were read, of which ``columns`` were asked for: say so, once, where no record had
-        one."""
+        """Call after all records were read, with the requested ``columns``: warns, once, if no record had one
+        of them."""
         decoder = self.decoder
         if decoder.allow_missing or decoder.seen.warned or decoder.record_type == "bytes":
             return
@@ -160,7 +160,7 @@ class RecordView:
     def read(
         self, positions: Int64Array, columns: tuple[str, ...] | None = None, num_threads: int | None = None
     ) -> Batch:
-        """The records at these positions as columns; those of damaged records are left out where skipped."""
+        """The records at these positions as columns; damaged ones are left out if damage is skipped."""
         self.prepare()
         rows = self.fetch(positions)
         return self.decoder.batch(rows.payloads, rows.locate, columns, num_threads)

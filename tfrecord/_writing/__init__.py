@@ -1,1 +1,1 @@
-"""Values and columns to records, and where the records go."""
+"""Encodes values and columns as records, and writes the records."""

@@ -21,10 +21,10 @@ from tfrecord._writing.flat_columns import FlatBatch
 __all__ = ["MAX_EXAMPLE_BYTES", "encode_example", "encode_sequence_example"]
 
 Datum = Mapping[str, tuple[Any, str]]
-# The same, or values as a reader gives them; of a SequenceExample the pair of both.
+# The same, or values as a reader returns them; for a SequenceExample the pair of both.
 Record = Mapping[str, Any] | tuple[Mapping[str, Any], Mapping[str, Any]]
 
-# protobuf, and so every reader of Examples, takes no message of 2 GiB or more.
+# protobuf, and so every reader of Examples, refuses messages of 2 GiB or more.
 MAX_EXAMPLE_BYTES = 2**31 - 1
 
 _kernel: Any = encode_kernel or encode_reference
@@ -66,15 +66,16 @@ def encode_example(datum: Datum) -> bytes:
 
     Args:
         datum: name to ``(value, typename)``, with typename ``"bytes"``/``"byte"``, ``"float"``/``"float32"``
-            or ``"int"``/``"int64"`` (blanks around it ignored). A value is a scalar, a list, tuple or array
-            of any shape (written flat, in C order), or a CPU tensor; text is written as UTF-8. An empty list
-            keeps its kind. The items of a NumPy ``S`` array are what NumPy gives back, that is without
-            trailing zero bytes: keep exact bytes in a list or an object array.
+            or ``"int"``/``"int64"`` (surrounding blanks are ignored). A value is a scalar, a list, tuple or
+            array of any shape (written flat, in C order), or a CPU tensor; text is written as UTF-8. An empty
+            list keeps its type. NumPy ``S`` arrays lose trailing zero bytes: keep exact bytes in a list or an
+            object array.
 
     Raises:
-        TypeError: a value of the wrong type (any float for an integer feature, None, numbers for bytes).
-        ValueError: a value that does not fit (an integer beyond int64, a finite number beyond float32, a
-            ragged list, an unknown type name, an Example of 2 GiB or more). Both name the feature.
+        TypeError: a value has the wrong type (any float for an integer feature, None, numbers for bytes). The
+            message names the feature.
+        ValueError: a value does not fit (an integer beyond int64, a finite number beyond float32, a ragged
+            list, an unknown type name, an Example of 2 GiB or more). The message names the feature.
 
     >>> encode_example({"label": (3, "int")}).hex(" ")
     '0a 10 0a 0e 0a 05 6c 61 62 65 6c 12 05 1a 03 0a 01 03'
@@ -95,9 +96,9 @@ def encode_sequence_example(context: Datum, sequence: Datum) -> bytes:
 
 
 def encode_frame(datum: Record, sequence: Mapping[str, Any] | None) -> bytes:
-    """The whole frame of one record: an Example, or with `sequence` a SequenceExample.
+    """The complete frame of one record: an Example, or with `sequence` a SequenceExample.
 
-    Values of a reader need no type name.
+    Values that come from a reader need no type name.
     """
     if type(datum) is tuple and sequence is None and len(datum) == 2:
         datum, sequence = datum
@@ -115,10 +116,10 @@ def _encode(datum: Any, sequence: Any, framed: bool) -> bytes:
 
 
 class RowFrames:
-    """The rows of a batch, measured and ready to be encoded a run at a time.
+    """The rows of a batch, measured and ready to be encoded one run at a time.
 
-    `lengths` is the size of each payload (uint64). Raises ValueError, naming row and feature, where a row
-    cannot be one record.
+    `lengths` holds the size of each payload in bytes (uint64). If a row cannot be one record, raises a
+    ValueError that names row and feature.
     """
 
     def __init__(self, rows: FlatBatch) -> None:
@@ -134,14 +135,14 @@ class RowFrames:
                 2: "a byte string outside its buffer",
             }
             got = f"in row {row} {problems.get(status, 'a record of 2 GiB or more')}"
-            _values.refuse(ValueError, key, got, "one Example a row")
+            _values.refuse(ValueError, key, got, "one Example per row")
 
     def size(self, start: int, stop: int, step: int = 1) -> int:
-        """Bytes of the frames of these rows."""
+        """The size of the frames of these rows in bytes."""
         lengths = self.lengths[start:stop:step]
         return int(lengths.sum()) + FRAME_OVERHEAD * len(lengths)
 
     def frames(self, start: int, stop: int, step: int = 1) -> bytes:
-        """The frames of these rows, one after another. The GIL is not held."""
+        """The frames of these rows, one after another. The GIL is released."""
         encoded: bytes = self._encoder.frames(start, stop, step, self.size(start, stop, step))
         return encoded

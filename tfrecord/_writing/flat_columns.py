@@ -20,7 +20,7 @@ _EXPECTED = "an array, Ragged, BytesColumn or list with one entry per record, or
 
 
 class FlatColumn(NamedTuple):
-    """One feature over all rows; what the fields mean: `tfrecord._kernels.encode.RowEncoder`."""
+    """One feature over all rows; `tfrecord._kernels.encode.RowEncoder` explains the fields."""
 
     key: bytes
     kind: int
@@ -36,7 +36,7 @@ class FlatColumn(NamedTuple):
 
 
 class FlatBatch(NamedTuple):
-    """Flat columns of a batch: the context's first, then (where `is_sequence`) those of the feature lists."""
+    """Flat columns of a batch: the context's first, then (if `is_sequence`) those of the feature lists."""
 
     columns: list[FlatColumn]
     num_rows: int
@@ -45,13 +45,13 @@ class FlatBatch(NamedTuple):
 
 
 def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
-    """A ColumnBatch, SequenceBatch, table of any library, or a mapping of columns, flat.
+    """A ColumnBatch, SequenceBatch, table of any library, or mapping of columns as flat columns.
 
-    Raises TypeError and ValueError as the writer's `write` does, naming the column.
+    Raises TypeError and ValueError as the writer's `write` does; the messages name the column.
     """
     if isinstance(batch, SequenceBatch):
         if present is not None:
-            raise ValueError("a SequenceBatch says itself what is present")
+            raise ValueError("present is not allowed with a SequenceBatch, which has that information itself")
         context = [_flat(key, batch.context, batch.num_rows, False) for key in batch.context]
         lists = [_flat(key, batch.feature_lists, batch.num_rows, True) for key in batch.feature_lists]
         return FlatBatch(context + lists, batch.num_rows, len(context), True)
@@ -59,7 +59,7 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
         batch = _from_table(batch)
     if isinstance(batch, ColumnBatch):
         if present is not None:
-            raise ValueError("a ColumnBatch or a table says itself what is present")
+            raise ValueError("present is not allowed with a ColumnBatch or a table, which say it themselves")
         columns = [_flat(key, batch, batch.num_rows, False) for key in batch]
         return FlatBatch(columns, batch.num_rows, len(columns), False)
     flags = dict(present or {})
@@ -115,7 +115,7 @@ def _flat_column(
         flat = FlatColumn(name, BYTES, flags, steps, splits, width, None, offsets, lengths, ids, buffers)
         return flat, rows
     if is_unknown(leaves) and kind is None:
-        # No row says of what kind it is: the feature is missing everywhere, and steps have no kind.
+        # No row tells its type: the feature is missing everywhere, and steps have no type.
         flags = flags if nested else np.zeros(rows, np.uint8)
         kind, values = 0, np.empty(0, np.int64)
     else:
@@ -159,7 +159,7 @@ def _list_column(key: str, column: Any) -> Any:
         for item in column:
             _values.refuse_masked(key, item, None)
     if any(map(is_list, column)):
-        # A feature's values are flat, so rows of several dimensions need not agree in them.
+        # The values of a feature are flat, so the dimensions of rows may differ.
         rows = [row.reshape(-1) if isinstance(row, np.ndarray) else row for row in column]
         try:
             return as_column(rows, "rows")
@@ -209,11 +209,11 @@ def _numbers(key: str, leaves: npt.NDArray[Any], kind: int | None) -> tuple[int,
 
 
 def _split_steps(key: str, column: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Where each row's steps start, and the steps as a column of their own."""
+    """Where each row's steps start, and the steps as a separate column."""
     if isinstance(column, Ragged):
         return np.ascontiguousarray(column.row_splits), column.values
     if isinstance(column, BytesColumn):
-        refuse(TypeError, key, "one byte string a record", "a Ragged over the steps of each record")
+        refuse(TypeError, key, "one byte string per record", "a Ragged over the steps of each record")
     if column.ndim < 2:
         refuse(TypeError, key, describe(column), "a Ragged, or an array (records, steps, ...)")
     splits = np.arange(len(column) + 1, dtype=np.int64) * column.shape[1]
@@ -221,14 +221,12 @@ def _split_steps(key: str, column: Any) -> tuple[npt.NDArray[np.int64], Any]:
 
 
 def _split_values(key: str, column: Any) -> tuple[npt.NDArray[np.int64] | None, int, Any]:
-    """Row splits (or None and one width for all), and the values of all rows in one run."""
+    """Row splits (or None and the same width for all), and the values of all rows in one run."""
     splits: npt.NDArray[np.int64] | None = None
     if isinstance(column, Ragged):
         splits, column = column.row_splits, column.values
         if isinstance(column, Ragged):
-            refuse(
-                TypeError, key, "a Ragged of Ragged", "one level of rows; steps belong into a SequenceBatch"
-            )
+            refuse(TypeError, key, "a Ragged of Ragged", "one level of rows; steps belong in a SequenceBatch")
     width = int(np.prod(column.shape[1:], dtype=np.int64))
     if splits is not None:
         return np.ascontiguousarray(splits * width), 0, column

@@ -1,4 +1,4 @@
-"""The indexes of a file while that is written: positions, and the schema and columns of what goes by."""
+"""Makes the indexes of a file while it is written: positions, schema and columns."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["OldIndexes", "WrittenIndex"]
 
 UInt64Array = npt.NDArray[np.uint64]
 
-# Records are shown to the collector in runs of about so many bytes.
+# The collector gets records in runs of about this many bytes.
 _RUN_BYTES = 1 << 20
 _MISFIT = (DecodeError, FeatureKindError, MissingFeatureError)
 
 
 class OldIndexes:
-    """The indexes that lay beside a file when a writer opened it: writing to the file makes them stale.
+    """The indexes beside a file when a writer opened it, which become stale when the file is written.
 
-    `extended` is the one that may hold a schema and columns, or None; `text` are the paths of the others.
+    `extended` is the one that may hold a schema and columns, or None; `text` holds the paths of the others.
     """
 
     def __init__(self, path: str) -> None:
@@ -65,10 +65,10 @@ class OldIndexes:
 
 
 class WrittenIndex:
-    """Learns of every frame that was written; `commit` makes the indexes of the finished file of it.
+    """Notes every written frame; `commit` then makes the indexes of the finished file.
 
-    `old` are those to replace, `compression` and `lengths` (payloads, uint64) what the file holds already.
-    `columns` as for `tfrecord.build_index`.
+    `old`: the indexes to replace. `compression` and `lengths` (of payloads, uint64) describe what the file
+    already holds. `columns`: as for `tfrecord.build_index`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class WrittenIndex:
         return collector
 
     def _collect(self, buffer: Any, payload_offsets: UInt64Array, lengths: UInt64Array) -> None:
-        """The record is written whatever the index can keep, so a misfit is an error of `commit` only."""
+        """Records are written whether or not the index can keep them, so a misfit only shows in `commit`."""
         if self._collector is None or self._misfit is not None:
             return
         try:
@@ -107,7 +107,7 @@ class WrittenIndex:
             self._misfit = error.at(self._path, error.record)
 
     def add(self, frame: bytes, length: int) -> None:
-        """One frame was written, of a payload of `length` bytes."""
+        """Note one written frame with a payload of `length` bytes."""
         self._writer.add(length)
         self._checksums += frame[-FOOTER_SIZE:]
         if self._collector is None:
@@ -119,25 +119,25 @@ class WrittenIndex:
             self._show()
 
     def add_payload(self, payload: memoryview) -> None:
-        """The frame of this payload was written."""
+        """Note the written frame of this payload."""
         self._writer.add(payload.nbytes)
         self._show()
         self._checksums += frame_footer(payload)
         self._collect(payload, np.zeros(1, np.uint64), np.array([payload.nbytes], np.uint64))
 
     def show(self, frames: bytes, lengths: UInt64Array) -> None:
-        """These frames of a batch were written; `add_lengths` follows where the whole batch was."""
+        """Note these written frames of a batch; `add_lengths` follows once the whole batch was written."""
         self._show()
         starts = _starts(lengths)
         self._checksums += footers(frames, starts, lengths)
         self._collect(memoryview(frames), starts + np.uint64(HEADER_SIZE), lengths)
 
     def add_lengths(self, lengths: UInt64Array) -> None:
-        """A batch of records was written whole."""
+        """Note that a whole batch was written."""
         self._writer.add_many(lengths)
 
     def forget_schema(self) -> None:
-        """Part of a batch was shown and taken back: the schema of the rest is not known any more."""
+        """Note that part of a batch was undone after the collector got it: the schema is no longer known."""
         self._collector = None
         self._frames.clear()
         del self._checksums[FOOTER_SIZE * len(self._writer) :]
@@ -151,7 +151,7 @@ class WrittenIndex:
             self._collect(memoryview(frames), _starts(lengths) + np.uint64(HEADER_SIZE), lengths)
 
     def check(self) -> None:
-        """Raise what `commit` would raise of records that a column to keep does not fit."""
+        """Raise the error that `commit` would raise if a column to keep does not fit the records."""
         self._show()
         try:
             if self._misfit is None and self._collector is not None:
@@ -164,11 +164,15 @@ class WrittenIndex:
     def commit(self, size: int, *, required: bool) -> None:
         """Replace the indexes of the finished file, whose records have `size` bytes, atomically.
 
-        Where an interrupt came between a write and its being learned of here, the file itself is asked.
+        If an interrupt came after a write but before it was noted here, the file itself is scanned.
+
+        If a column to keep does not fit the records and the index is not `required`, the old indexes are
+        removed with a warning. If it is `required`, no index is replaced.
 
         Raises:
-            DecodeError, FeatureKindError, MissingFeatureError: a column to keep does not fit the records; no
-            index is replaced. Unless `required`: then the old indexes are removed, with a warning.
+            DecodeError: a record has two values of a column to keep.
+            FeatureKindError: a column to keep has two types.
+            MissingFeatureError: no record has a column to keep.
         """
         self._show()
         try:
@@ -180,7 +184,7 @@ class WrittenIndex:
             if required:
                 raise located from None
             self._old.remove()
-            warn_caller(f"{located}; the old index is removed, as it does not fit the new data")
+            warn_caller(f"{located}; the old index is removed, because it does not match the new data")
             return
         for name in self._old.text:
             if name != sidecar_path(self._path):
@@ -204,13 +208,13 @@ class WrittenIndex:
 
     def _write_text(self, name: str) -> None:
         if self._compression:
-            os.unlink(name)  # a text index cannot be of a compressed file
+            os.unlink(name)  # a text index cannot describe a compressed file
         else:
             build_index(self._path, name, format="text")
 
 
 def _starts(lengths: UInt64Array) -> UInt64Array:
-    """Where frames begin that follow each other from 0 on."""
+    """Where consecutive frames begin, starting at 0."""
     sizes = lengths + np.uint64(FRAME_OVERHEAD)
     starts: UInt64Array = np.cumsum(sizes, dtype=np.uint64) - sizes
     return starts

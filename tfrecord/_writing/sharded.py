@@ -1,4 +1,4 @@
-"""`ShardedTFRecordWriter`: records dealt over several files."""
+"""`ShardedTFRecordWriter`: records distributed over several files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfrecord._writing.writer import TFRecordWriter, write_rows
 
 __all__ = ["ShardedTFRecordWriter"]
 
-# Shards that are open at a time.
+# How many shards are open at a time.
 _MAX_OPEN = 64
 
 
@@ -34,7 +34,8 @@ class ShardedTFRecordWriter:
     compressor (about 256 kB).
 
     Args:
-        base: path of the shards without the suffix; its folder is made. num_shards: at least 1.
+        base: path of the shards without the suffix; its folder is created.
+        num_shards: how many shards, at least 1.
         compression_type, index, columns, storage_options: as for `TFRecordWriter`, for every shard.
     """
 
@@ -53,10 +54,10 @@ class ShardedTFRecordWriter:
         self._writers: list[TFRecordWriter] = []
         count = operator.index(num_shards)
         if isinstance(num_shards, bool) or count < 1:
-            raise ValueError(f"num_shards is {num_shards!r}; it is at least 1")
+            raise ValueError(f"num_shards is {num_shards!r}; it must be at least 1")
         name = os.fsdecode(os.fspath(base))
         if not os.path.basename(name):
-            raise ValueError(f"the base is {name!r}; it ends in the name that all shards begin with")
+            raise ValueError(f"the base is {name!r}; it must end in the name that all shards begin with")
         self.paths = tuple(f"{name}-{i:05d}-of-{count:05d}" for i in range(count))
         self._open: OrderedDict[int, TFRecordWriter] = OrderedDict()
         self._most_open = min(_MAX_OPEN, most_descriptors())
@@ -112,14 +113,14 @@ class ShardedTFRecordWriter:
             self._num_records += 1
 
     def write_bytes(self, record: Any) -> None:
-        """Write any bytes-like to the next shard as it is."""
+        """Write any bytes-like to the next shard, unchanged."""
         self._check_open()
         with self._lock:
             self._next().write_bytes(record)
             self._num_records += 1
 
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
-        """Write n records from columns, dealt over the shards; see `TFRecordWriter.write_batch`."""
+        """Write n records from columns, distributed over the shards; see `TFRecordWriter.write_batch`."""
         self._check_open()
         rows = RowFrames(flatten_batch(columns, present))
         with self._lock:
@@ -128,7 +129,7 @@ class ShardedTFRecordWriter:
             self._num_records += len(rows.lengths)
 
     def flush(self) -> None:
-        """Hand all records to the system."""
+        """Pass all records to the operating system."""
         self._check_open()
         with self._lock:
             for writer in self._writers:
@@ -136,7 +137,8 @@ class ShardedTFRecordWriter:
                 writer.flush()
 
     def close(self) -> None:
-        """End all shards. Where one fails the others are ended too before that is raised. Twice is fine."""
+        """Finish all shards. If one fails, the others are finished before its error is raised. Closing twice
+        is fine."""
         self._finish(True)
 
     def _finish(self, clean: bool) -> None:
@@ -152,7 +154,7 @@ class ShardedTFRecordWriter:
             self._open.clear()
 
     def _take_back(self) -> None:
-        """Of a set of objects behind URLs that is not whole, leave none."""
+        """Remove all objects behind URLs if the set is incomplete."""
         for writer in self._writers:
             path = writer._output.path
             if path is not None and is_url(path):

@@ -1,4 +1,4 @@
-"""Where a writer's bytes go: whole frames or nothing, plain or compressed, to a path, URL or binary file."""
+"""The target of a writer: gets whole frames or nothing, plain or compressed; a path, URL or binary file."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Output:
     """One open target.
 
     `path` is None for a file object without a name. `size` counts the bytes of the record stream (before
-    compression) and with `mode="a"` starts at what was there, whose payload lengths are `lengths`. `broken`:
-    the file ends inside a record, and no more are taken.
+    compression). With `mode="a"` it starts at the size of the existing records, whose payload lengths are in
+    `lengths`. `broken`: the file ends inside a record, and no more are accepted.
     """
 
     def __init__(self, target: Any, mode: str, compression_type: str | None) -> None:
         if mode not in _MODES:
-            raise ValueError(f"mode is {mode!r}; it is 'w' (replace), 'x' (a new file only) or 'a' (append)")
+            raise ValueError(f"mode is {mode!r}; it must be 'w' (replace), 'x' (new file) or 'a' (append)")
         compression = "" if compression_type is None else streams.normalize_compression(compression_type)
         if compression == "auto":
-            raise ValueError("compression_type 'auto' is for reading; to write say None, 'GZIP' or 'ZLIB'")
+            raise ValueError("compression_type 'auto' is for reading; for writing use None, 'GZIP' or 'ZLIB'")
         self.compression = compression
         self.path: str | None = None
         self.is_local = False
@@ -50,7 +50,7 @@ class Output:
         self._parked = False
         self._pid = os.getpid()
         self._open(target, mode)
-        # Where the first byte of ours stands in the file; None where the file cannot be cut back.
+        # Offset of our first byte in the file; None if the file cannot be truncated.
         self._base = _position(self._file)
         self._sent = 0
         bits = WINDOW_BITS.get(compression)
@@ -81,10 +81,10 @@ class Output:
 
     def _adopt(self, target: Any, mode: str) -> None:
         if mode != "w":
-            raise ValueError(f"mode {mode!r} needs a path; a file object is written from where it stands")
-        if not hasattr(target, "write"):  # fsspec.open(...) gives a recipe, which is opened and closed here
+            raise ValueError(f"mode {mode!r} needs a path; writing to a file object begins at its position")
+        if not hasattr(target, "write"):  # fsspec.open(...) returns a file that is opened and closed here
             if set(getattr(target, "mode", "wb")) & set("rt+"):
-                raise ValueError(f"the fsspec file is of mode {target.mode!r}; open it with mode 'wb'")
+                raise ValueError(f"the fsspec file has mode {target.mode!r}; open it with mode 'wb'")
             self._file = target.open()
             self._owned = [self._file, target]
         else:
@@ -97,10 +97,10 @@ class Output:
         self.path = name if isinstance(name, str) else None
 
     def _check_tail(self, path: str) -> int | None:
-        """Learn what a file to append to holds. Returns where to cut it, None where it is whole.
+        """Scan a file to append to. Returns where to truncate it, None if it is complete.
 
-        Only the incomplete last record of a plain file that starts as a TFRecord file is cut off, with a
-        warning. Anything else that is not as it should be raises.
+        Only an incomplete last record of a plain file that begins as a TFRecord file is cut off, with a
+        warning. Any other damage raises.
         """
         with open(path, "rb") as file:
             head = file.read(1 << 12)
@@ -111,11 +111,11 @@ class Output:
                 raise ValueError(
                     f"{path}: cannot append {self.compression or 'uncompressed'} records to "
                     f"{'an uncompressed' if not found else f'a {found}'} file; "
-                    f"say compression_type={found.upper() or None!r}"
+                    f"use compression_type={found.upper() or None!r}"
                 )
             if found == "zlib":
                 raise ValueError(
-                    f"{path}: a zlib file cannot be appended to: one file is one zlib stream; use GZIP"
+                    f"{path}: cannot append to a zlib file, because it is a single zlib stream; use GZIP"
                 )
         if found:
             chunks = streams.iter_chunks(
@@ -153,10 +153,10 @@ class Output:
         return scan.end
 
     def write(self, parts: Iterable[Any], size: int) -> None:
-        """Write one or more whole frames, given in parts of `size` bytes together.
+        """Write one or more whole frames, given in parts that have `size` bytes in total.
 
-        Where a part cannot be written the file is cut back to what it was, and the error goes on. A file that
-        cannot be cut back (a pipe, a compressed stream) takes no more records then.
+        If a part cannot be written, the file is truncated to its previous size and the error propagates. A
+        target that cannot be truncated (a pipe, a compressed stream) accepts no more records after that.
         """
         if self.broken:
             raise TFRecordError(
@@ -174,18 +174,18 @@ class Output:
             self._name(error)
             self._undo(start)
             raise
-        except BaseException:  # an interrupt may come after a write and before it was counted
+        except BaseException:  # an interrupt may come after a write but before it was counted
             self._undo(start, uncounted=True)
             raise
         self.size += size
 
     @property
     def needs_close(self) -> bool:
-        """Whether something is lost or left open without `close`."""
+        """Whether something would be lost or left open without `close`."""
         return bool(self._owned) or self._compressor is not None
 
     def park(self) -> None:
-        """Give the descriptor back until the next write, where the path leads to the file again."""
+        """Release the descriptor until the next write, if the path can be opened again."""
         if self.is_local and self._base is not None and self._owned:
             unlock(self._file.fileno())
             self._file.close()
@@ -201,11 +201,11 @@ class Output:
         self._file.seek(self._base + self._sent)
 
     def mark(self) -> tuple[int, int]:
-        """A place that `rewind` can go back to."""
+        """A position that `rewind` can return to."""
         return self._sent, self.size
 
     def rewind(self, mark: tuple[int, int]) -> None:
-        """Take back what was written since `mark`, or take no more records where that cannot be."""
+        """Undo what was written since `mark`; if that is impossible, accept no more records."""
         if self.size != mark[1]:
             self._undo(mark[0])
             self.size = mark[1]
@@ -233,7 +233,7 @@ class Output:
         self._sent += size
 
     def _send_parts(self, parts: Iterable[Any]) -> None:
-        """Send them in one write where the system can do that, so that nobody sees half a record."""
+        """Send them in one write if the system can do that, so that nobody sees half a record."""
         few = list(parts)
         if len(few) > 1 and isinstance(self._file, io.FileIO) and hasattr(os, "writev"):
             written = os.writev(self._file.fileno(), few)
@@ -246,27 +246,27 @@ class Output:
             self._send(part)
 
     def _name(self, error: OSError) -> None:
-        """A full disk is said with the file that did not fit."""
+        """Name the file in an error such as a full disk."""
         if error.errno is not None and error.filename is None and self.path is not None:
             error.filename = self.path
 
     def _checked(self, written: Any, size: int) -> int:
-        """The number of bytes that a short write took."""
+        """The number of bytes that a short write accepted."""
         if written is None:
             if isinstance(self._file, io.RawIOBase):
-                raise BlockingIOError("the file is non-blocking and takes nothing now")
-            return size  # some file-likes return nothing
+                raise BlockingIOError("the file is non-blocking and accepts nothing now")
+            return size  # some file objects return nothing
         if not isinstance(written, int | np.integer) or not 0 < written <= size:
             raise OSError(f"write() returned {written!r} for {size} bytes")
         return int(written)
 
     def _undo(self, start: int, uncounted: bool = False) -> None:
-        """Cut the file back to `start` bytes of ours."""
+        """Truncate the file to the first `start` bytes that we wrote."""
         if self._parked:
             if self._sent == start:
                 return
             self._resume()
-        # A buffered file may hold part of what failed.
+        # A buffered file may still hold part of what failed.
         uncounted = uncounted or not isinstance(self._file, io.RawIOBase)
         if self._compressor is not None:
             self.broken = True
@@ -282,7 +282,7 @@ class Output:
                 self._sent = start
 
     def flush(self) -> None:
-        """Hand everything written so far to the system; a compressed file can be read up to here."""
+        """Pass everything written so far to the system; a compressed file can be read up to here."""
         if self._compressor is not None and not self.broken:
             self._complete(self._compressor.flush(zlib.Z_SYNC_FLUSH))
         if not self._parked and hasattr(self._file, "flush"):
@@ -298,9 +298,9 @@ class Output:
             raise
 
     def close(self, clean: bool = True) -> None:
-        """End the stream and close what was opened here; a caller's file is flushed and left open.
+        """End the stream and close what was opened here; a caller's file is flushed but stays open.
 
-        An object behind a URL is made only if all is ``clean``.
+        An object behind a URL is created only if ``clean``.
         """
         if self._upload is not None and not (clean and not self.broken):
             self.abandon()
@@ -317,7 +317,7 @@ class Output:
 
     def abandon(self) -> None:
         """Close without ending the stream."""
-        # A forked child may hold the descriptor too; only the process that opened it gives up the lock.
+        # A forked child may hold the descriptor too; only the process that opened it releases the lock.
         if self._owned and isinstance(self._file, io.FileIO) and os.getpid() == self._pid:
             unlock(self._file.fileno())
         with contextlib.ExitStack() as stack:
@@ -329,8 +329,8 @@ class Output:
 def _open_locked(path: str, mode: str) -> io.FileIO:
     """Open a local path for writing, unbuffered, so that each record reaches the system in one write.
 
-    A regular file is locked, and cut to nothing with "w" only then. `BlockingIOError` where another writer
-    has it open.
+    A regular file is locked first; only then does "w" truncate it. `BlockingIOError` if another writer has it
+    open.
     """
     if mode == "w" and (os.path.isfile(path) or not os.path.lexists(path)):
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -350,11 +350,11 @@ def _open_locked(path: str, mode: str) -> io.FileIO:
 
 def _take_lock(file: io.FileIO, path: str) -> None:
     if lock(file.fileno()) is False:
-        raise BlockingIOError(errno.EAGAIN, "another writer has this file open; close that first", path)
+        raise BlockingIOError(errno.EAGAIN, "another writer has this file open; close it first", path)
 
 
 def _position(file: Any) -> int | None:
-    """Where a seekable file stands."""
+    """The current position of a seekable file."""
     try:
         seekable = file.seekable
         return int(file.tell()) if (seekable() if callable(seekable) else seekable) else None
@@ -363,12 +363,12 @@ def _position(file: Any) -> int | None:
 
 
 def _padding_start(path: str) -> int | None:
-    """Where the zeros begin that may follow the last gzip member, and may not stand before another one."""
+    """Where zero padding begins, which may follow the last gzip member but not precede another one."""
     with open(path, "rb") as file:
         file.seek(-1, os.SEEK_END)
         if file.read(1) != b"\0":
             return None
-        file.seek(0)  # padding, or the high byte of a member's size: go and see
+        file.seek(0)  # padding, or the high byte of a member's size: scan to find out
         inflater = zlib.decompressobj(WINDOW_BITS["gzip"])
         data = file.read(_READ_SIZE)
         while data:
@@ -391,7 +391,7 @@ def local_path(target: Any) -> str | None:
 
 
 def target_path(target: Any) -> str | None:
-    """The local path or URL that is written; None for a file object."""
+    """The local path or URL to write to; None for a file object."""
     if _is_file(target):
         return None
     path = os.fsdecode(os.fspath(target))
@@ -399,7 +399,7 @@ def target_path(target: Any) -> str | None:
 
 
 def _is_file(target: Any) -> bool:
-    """A file object, or what fsspec.open() gives (which is a PathLike too)."""
+    """A file object, or the result of fsspec.open() (which is also a PathLike)."""
     return hasattr(target, "write") or (hasattr(target, "open") and hasattr(target, "full_name"))
 
 

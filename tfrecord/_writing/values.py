@@ -1,10 +1,10 @@
-"""What a caller may give for a feature, and how it becomes one of the three kinds.
+"""What callers may pass for a feature, and how it becomes one of the three stored types.
 
-Every rule about accepted values is here. The compiled encoder takes the everyday cases itself (exact Python
-scalars, flat lists of them, contiguous arrays) and asks this module for everything else, so that both engines
-accept and refuse the same things with the same words.
+Every rule about accepted values is here. The compiled encoder handles the common cases itself (exact Python
+scalars, flat lists of them, contiguous arrays) and calls this module for everything else, so both engines
+accept and refuse the same values with the same messages.
 
-A wrong type is a `TypeError`, a value that does not fit is a `ValueError`; both read
+A wrong type is a `TypeError`, a value that does not fit is a `ValueError`; both messages have the form
 ``feature KEY: got WHAT, expected WHAT``. No message quotes the content of a byte string.
 """
 
@@ -61,7 +61,7 @@ def describe(value: object) -> str:
     if value is None or isinstance(value, (bool, np.bool_)):
         return str(value)
     if isinstance(value, int):
-        # str() of a huge integer is refused by Python itself, and helps nobody.
+        # Python refuses str() of a huge integer, and the text would help nobody.
         return f"int {value}" if value.bit_length() <= 256 else f"an int of {value.bit_length()} bits"
     if isinstance(value, (float, complex, np.number)):
         return f"{type(value).__name__} {value!s}"
@@ -77,7 +77,7 @@ def _at(got: str, position: int | None) -> str:
 
 
 def check_key(key: object) -> bytes:
-    """The UTF-8 of a feature's name. `TypeError` for no str, `ValueError` for a lone surrogate."""
+    """The UTF-8 of a feature's name. `TypeError` if it is not a str, `ValueError` for a lone surrogate."""
     if not isinstance(key, str):
         refuse(TypeError, key, f"{describe(key)} as a feature's name", "str")
     try:
@@ -101,9 +101,9 @@ def split_spec(key: object, spec: object, steps: bool = False) -> tuple[Any, int
 
 
 def split_value(key: object, spec: object, steps: bool) -> tuple[Any, int]:
-    """As `split_spec`, and a value as a reader gives it, which says of what kind it is.
+    """Like `split_spec`, but also accepts a value as a reader returns it, whose type is known.
 
-    With `steps` it is the value of a feature list. Kind 0 is none: nothing says of what kind the feature is.
+    With `steps` it is the value of a feature list. Kind 0 means that the type of the feature is unknown.
     """
     if not isinstance(spec, (tuple, list)) or len(spec) != 2 or not isinstance(spec[1], str):
         told = _steps_of(key, spec) if steps else _value_of(key, spec)
@@ -113,9 +113,9 @@ def split_value(key: object, spec: object, steps: bool) -> tuple[Any, int]:
 
 
 def _value_of(key: object, value: Any) -> tuple[Any, int] | None:
-    """A value that a reader gives (array, NumPy scalar, bytes or None) with its kind; None for others.
+    """A value as a reader returns it (array, NumPy scalar, bytes or None) with its kind; None for others.
 
-    Python's numbers are not among them: whether 1 is an integer or a float is for the caller to say.
+    Python numbers are not included: the caller must say whether 1 is an integer or a float.
     """
     if value is None:
         return None, 0
@@ -129,7 +129,7 @@ def _value_of(key: object, value: Any) -> tuple[Any, int] | None:
 
 
 def _steps_of(key: object, value: Any) -> tuple[Any, int] | None:
-    """The steps of a feature list as a reader gives them, with their kind; a step of None is an empty one."""
+    """The steps of a feature list as a reader returns them, with their kind; None is an empty step."""
     if (
         isinstance(value, (str, bytes, tuple, Mapping))
         or not isinstance(value, Iterable)
@@ -144,7 +144,7 @@ def _steps_of(key: object, value: Any) -> tuple[Any, int] | None:
 
 
 def check_datum(datum: object, what: str) -> Mapping[str, Any]:
-    """Refuse what is no mapping of features, with the expected form."""
+    """Refuse anything but a mapping of features; the error shows the expected form."""
     if not isinstance(datum, Mapping):
         raise TypeError(f"{what}: got {describe(datum)}, expected a dict {{name: (value, typename)}}")
     return datum
@@ -191,7 +191,7 @@ def as_array(key: object, value: Any, step: int | None) -> Any:
     if not hasattr(value, "__array__"):
         return value
     try:
-        # torch is never imported here: a tensor brings its own methods.
+        # torch is never imported here: a tensor has the methods that are needed.
         if hasattr(value, "detach") and hasattr(value, "device"):
             return _tensor_to_array(value)
         return np.asarray(value)
@@ -225,7 +225,7 @@ def _from_array(key: object, values: npt.NDArray[Any], kind: int, step: int | No
         _flatten(key, values.tolist() if values.ndim else [values.item()], kind, step, leaves, 0)
         return _pack(key, leaves, kind, step)
     if not values.size:
-        values = np.zeros(0, "S1" if kind == BYTES else np.int64)  # of no values any dtype will do
+        values = np.zeros(0, "S1" if kind == BYTES else np.int64)  # without values any dtype will do
     if kind == BYTES:
         if values.dtype.kind not in "SUT":
             refuse(TypeError, key, describe(values), EXPECTED[kind], step)
@@ -234,7 +234,7 @@ def _from_array(key: object, values: npt.NDArray[Any], kind: int, step: int | No
 
 
 def int64_array(key: object, values: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.int64]:
-    """An integer or bool array as contiguous 1-D int64, exact or an error with the value and its position."""
+    """An integer or bool array as contiguous 1-D int64: exact, or an error with value and position."""
     if values.dtype.kind not in "iub":
         refuse(TypeError, key, describe(values), EXPECTED[INT], step)
     flat = values.reshape(-1)
@@ -247,14 +247,14 @@ def int64_array(key: object, values: npt.NDArray[Any], step: int | None = None) 
 def float32_array(key: object, values: npt.NDArray[Any], step: int | None = None) -> npt.NDArray[np.float32]:
     """A numeric array as contiguous 1-D float32, rounded; a finite value that overflows is an error."""
     if values.dtype.kind == "V" and values.dtype.name.startswith(("bfloat16", "float8")):
-        values = values.astype(np.float32)  # ml_dtypes, as JAX and TensorFlow give them
+        values = values.astype(np.float32)  # ml_dtypes, as JAX and TensorFlow return them
     if values.dtype.kind not in "fiub":
         refuse(TypeError, key, describe(values), EXPECTED[FLOAT], step)
     flat = values.reshape(-1)
     if flat.dtype.kind == "f" and flat.dtype.itemsize <= 4:
         return np.ascontiguousarray(flat, dtype=np.float32)
     if flat.dtype.kind != "f":
-        flat = flat.astype(np.float64)  # rounds as a Python int does on its way to a C float
+        flat = flat.astype(np.float64)  # rounds as a Python int does when converted to a C float
     with np.errstate(over="ignore", under="ignore"):
         narrow = np.ascontiguousarray(flat, dtype=np.float32)
     overflowed = np.isinf(narrow) & np.isfinite(flat)
@@ -336,7 +336,7 @@ def _float_leaf(key: object, value: Any, position: int | None, step: int | None)
         refuse(ValueError, key, _at(describe(value), position), _FLOAT_RANGE, step, error)
     except (TypeError, ValueError) as error:
         refuse(TypeError, key, _at(describe(value), position), EXPECTED[FLOAT], step, error)
-    # A Decimal or long double beyond float64 becomes inf on the way: it was none.
+    # A Decimal or long double beyond float64 becomes inf in the conversion, although it was finite.
     if math.isinf(number) and value != number:
         refuse(ValueError, key, _at(describe(value), position), _FLOAT_RANGE, step)
     return number

@@ -1,4 +1,4 @@
-"""`write`: one call for a whole file."""
+"""`write`: writes a whole file in one call."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def write(
     index: bool | None = None,
     columns: Iterable[str] | None = None,
 ) -> int:
-    """Write a whole file of records from columns, and return how many there are.
+    """Write a whole file of records from columns, and return the number of records.
 
     Args:
         data_path: as for `TFRecordWriter`: a path, a URL, or a binary file.
         data, present: what `TFRecordWriter.write_batch` takes: a dict of columns, a `ColumnBatch` or
-            `SequenceBatch`, a DataFrame of pandas or polars, Arrow data, or a reader.
+            `SequenceBatch`, a pandas or polars DataFrame, Arrow data, or a reader.
         mode, compression_type, index, columns: the options of `TFRecordWriter`.
 
-    A local file appears whole or not at all: until all of it is written, what was there before stays. With
-    ``mode="a"`` all records are appended, or none. Errors are those of `write_batch` and of `TFRecordWriter`.
+    A local file appears whole or not at all: an existing file stays until the new one is complete. With
+    ``mode="a"`` all records are appended, or none. Errors are those of `write_batch` and `TFRecordWriter`.
     """
     rows = RowFrames(flatten_batch(data, present))
     path = local_path(data_path)
@@ -49,7 +49,7 @@ def write(
             write_rows(rows, [writer], 0, lambda writer: None)
         return len(rows.lengths)
     if mode == "x" and os.path.lexists(path):
-        raise FileExistsError(f"{path} is there already, and mode 'x' writes a new file only")
+        raise FileExistsError(f"{path} already exists, and mode 'x' only writes new files")
     made, old = None, OldIndexes(path)
     with Outputs() as outputs:
         writer = TFRecordWriter(outputs.open(path), compression_type=compression_type)
@@ -58,7 +58,7 @@ def write(
             made = writer._index = WrittenIndex(old, writer._output.compression, none, columns)
         with writer:
             write_rows(rows, [writer], 0, lambda writer: None)
-            writer._index = None  # it is of the finished file, which is not in its place yet
+            writer._index = None  # the index is for the finished file, which is not in place yet
         if made is not None and index:
             made.check()
     if made is not None:

@@ -47,31 +47,32 @@ class TFRecordWriter:
     """Writes records to a path, a URL or a binary file.
 
     Args:
-        data_path: a path, a URL (with fsspec), or an object with a binary `write` (written from where it
-            stands, flushed but not closed by `close`; short writes are completed).
-        mode: ``"w"`` replaces, ``"x"`` wants a new file, ``"a"`` appends.
-        compression_type: None, ``"GZIP"`` or ``"ZLIB"`` in any case.
+        data_path: a path, a URL, or an object with a binary `write` (written from its current position,
+            flushed but not closed by `close`; short writes are completed).
+        mode: ``"w"`` replaces, ``"x"`` requires a new file, ``"a"`` appends.
+        compression_type: None, ``"GZIP"`` or ``"ZLIB"``, upper or lower case.
         index: True makes the extended index as records are written; it replaces the old one on a clean
-            `close`. None does so where the file has an index already, so that none is left behind that is of
-            other data. False removes such an index.
-        columns: what the index keeps of each record, as for `tfrecord.build_index`: None is what the old one
-            kept.
-        storage_options: how a URL is reached; see `indexer.stores.StoreOptions`. An object behind a URL is
-            there after a clean `close`, whole, and not before; its index follows it.
+            `close`. None does so only if the file already has an index, so that no index of other data is
+            left behind. False removes an existing index.
+        columns: what the index keeps for each record, as for `tfrecord.build_index`; None keeps what the old
+            one kept.
+        storage_options: options for URLs; see `indexer.stores.StoreOptions`. An object behind a URL appears
+            only after a clean `close`, complete; its index follows.
 
-    Each record reaches the file whole, in one write, without a buffer here: what `write` has returned from is
-    in the system's hands. A record that is refused, or cannot be written, leaves the file as it was before;
-    after a failed write to a pipe or a compressed file, which cannot be cut back, no more is taken. A
-    compressed file is complete only after `close`, which raises where it cannot be.
+    Each record reaches the file whole, in one write, without a buffer here: once `write` returns, the
+    operating system has the record. A record that is refused, or cannot be written, leaves the file as it was
+    before. A pipe or a compressed file cannot be truncated, so after a failed write it accepts no more
+    records. A compressed file is complete only after `close`, which raises if it cannot be completed.
 
-    Several threads may write at once. A forked process has no part in the file: there writing raises, and
-    `close` leaves the file to its parent. A writer is neither pickled nor copied.
+    Several threads may write at once. A forked process must not write to the file: writing raises there, and
+    `close` leaves the file to its parent. A writer cannot be pickled or copied.
 
-    Appending hops over the whole file first. An incomplete last record is cut off, with a `RuntimeWarning`;
-    other damage, another compression and zlib are refused. Appending to gzip adds a member.
+    Appending first scans the headers of the whole file. An incomplete last record is cut off, with a
+    `RuntimeWarning`; other damage, another compression and zlib are refused. Appending to gzip adds a member.
 
     Raises:
-        ValueError: an unknown mode or compression. FileExistsError: with ``"x"``.
+        ValueError: the mode or compression is unknown.
+        FileExistsError: the file exists and the mode is ``"x"``.
     """
 
     __module__ = "tfrecord.writer"
@@ -86,8 +87,8 @@ class TFRecordWriter:
         columns: Iterable[str] | None = None,
         storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        self._closed = True  # so that a failure below leaves the finaliser nothing to do
-        self._lock = threading.RLock()  # a signal handler may close what is being written to
+        self._closed = True  # so that the finalizer has nothing to do after a failure below
+        self._lock = threading.RLock()  # a signal handler may close a writer that is in use
         if storage_options is not None:
             data_path = Url(os.fsdecode(data_path), StoreOptions(storage_options))
         path = target_path(data_path)
@@ -118,7 +119,7 @@ class TFRecordWriter:
 
     @property
     def num_records(self) -> int:
-        """Records in the file: those written, and with ``mode="a"`` those that were there."""
+        """Records in the file: those written, and with ``mode="a"`` those that it already held."""
         return self._num_records
 
     @property
@@ -134,9 +135,9 @@ class TFRecordWriter:
         """Write one tf.train.Example, or with `sequence_datum` a tf.train.SequenceExample of context `datum`.
 
         Both map a name to ``(value, typename)``; see `tfrecord.encode_example` for values and errors.
-        The type name may be left out of a value that says what it is, such as those of ``reader[i]``: an
-        array, a NumPy scalar, or bytes. None is a feature that the record lacks. For a SequenceExample,
-        `datum` may be the pair that ``reader[i]`` gives.
+        Values whose type is known, such as those from ``reader[i]``, need no type name: an array, a NumPy
+        scalar, or bytes. None is a feature that the record lacks. For a SequenceExample, `datum` may be the
+        pair that ``reader[i]`` returns.
         """
         self._check_open()
         frame = encode_frame(datum, sequence_datum)
@@ -145,7 +146,7 @@ class TFRecordWriter:
             self._put(frame)
 
     def write_bytes(self, record: Any) -> None:
-        """Write any bytes-like as one record, as it is (of any size)."""
+        """Write any bytes-like of any size as one record, unchanged."""
         self._check_open()
         payload = _payload_view(record)
         size = payload.nbytes + FRAME_OVERHEAD
@@ -167,16 +168,16 @@ class TFRecordWriter:
         """Write n records from columns, without a Python object per value.
 
         Args:
-            columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), or an
+            columns: a dict from name to column, a `ColumnBatch`, a `SequenceBatch` (SequenceExamples), a
                 DataFrame of pandas (without its index) or polars, an Arrow RecordBatch or Table, or anything
-                else that gives Arrow data. A column is an array ``(n, ...)`` (integers and bool become int64,
-                floats float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list of values or of lists;
-                or a pair of one of these and a type name, as in `write`. A null is a feature that the record
-                lacks, and a column without any value, and so without a kind, is missing everywhere.
-            present: for a dict: name to bool ``(n,)``; where False the record lacks the feature.
+                else that exports Arrow data. A column is an array ``(n, ...)`` (integers and bool become
+                int64, floats float32, strings bytes), a `Ragged`, a `BytesColumn`, or a list of values or of
+                lists; or a pair of one of these and a type name, as in `write`. A null is a feature that the
+                record lacks. A column without any value has no type, so it is missing in every record.
+            present: for a dict: name to bool ``(n,)``; False means that the record lacks the feature.
 
-        All rows are checked before the first is written; errors are those of `write`. Where the file cannot
-        take them all it is cut back to where it was before the batch.
+        All rows are checked before the first is written; errors are those of `write`. If the file cannot hold
+        them all, it is truncated to what it was before the batch.
         """
         self._check_open()
         rows = RowFrames(flatten_batch(columns, present))
@@ -192,7 +193,7 @@ class TFRecordWriter:
             self._index.add(frame, size - FRAME_OVERHEAD)
 
     def _put_part(self, frames: bytes, lengths: npt.NDArray[np.uint64]) -> None:
-        """Write part of a batch; `_count` or `_take_back` follows."""
+        """Write part of a batch; a call of `_count` or `_take_back` follows."""
         self._output.write((frames,), len(frames))
         if self._index is not None:
             self._index.show(frames, lengths)
@@ -212,28 +213,30 @@ class TFRecordWriter:
             raise ValueError(f"{self._output.path or 'the writer'} is closed")
 
     def _check_open(self) -> None:
-        """Before the lock is asked for: in a forked process it may be held by a thread that is not there."""
+        """Call before taking the lock: in a forked process a thread that no longer exists may hold it."""
         self._check_closed()
         if os.getpid() != self._pid:
-            raise ValueError(f"{self._output.path or 'the file'} is written by the process that opened it")
+            raise ValueError(
+                f"{self._output.path or 'the file'} may only be written by the process that opened it"
+            )
 
     def flush(self) -> None:
-        """Hand all records to the system. A gzip file can be read up to here."""
+        """Pass all records to the operating system. A gzip file can be read up to here."""
         self._check_open()
         with self._lock:
             self._output.flush()
 
     def close(self) -> None:
-        """End the file, then replace its index where one is made.
+        """Finish the file, then replace its index if one is made.
 
-        Closing twice is fine; writing afterwards is a `ValueError`. `TFRecordError` where an earlier write
-        failed and could not be undone: the file ends inside a record.
+        Closing twice is fine; writing afterwards is a `ValueError`. `TFRecordError` if an earlier write
+        failed and could not be undone, so the file ends inside a record.
         """
         self._finish(True)
 
     def _finish(self, clean: bool) -> None:
-        """End the file; unless `clean`, after an exception, that is all."""
-        if os.getpid() != self._pid:  # a forked copy: the file is the parent's to end
+        """Finish the file. If not `clean` (after an exception), do nothing more."""
+        if os.getpid() != self._pid:  # a forked copy: the parent finishes the file
             if not self._closed:
                 self._closed = True
                 self._output.abandon()
@@ -257,7 +260,7 @@ class TFRecordWriter:
                 self._finish_index(index, clean)
 
     def _finish_index(self, index: WrittenIndex | None, clean: bool) -> None:
-        """Write the indexes, or remove those that are not of this data any more."""
+        """Write the indexes, or remove those that no longer match the data."""
         if index is not None and clean:
             required = bool(self._wants_index) or self._untouched is not None
             index.commit(self._output.size, required=required)
@@ -276,7 +279,7 @@ class TFRecordWriter:
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
             return
-        # A caller's plain file is whole without close().
+        # A caller's plain file is complete without close().
         unclosed = os.getpid() == self._pid and (self._output.needs_close or self._index is not None)
         text = f"unclosed {self!r}: use it in a with block"
         with contextlib.suppress(Exception):
@@ -285,7 +288,7 @@ class TFRecordWriter:
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a writer has an open file: it is neither pickled nor copied")
+        raise TypeError("a writer has an open file, so it cannot be pickled or copied")
 
     def __repr__(self) -> str:
         name = printable(self._output.path or "to a file object")
@@ -310,7 +313,7 @@ class TFRecordWriter:
 def write_rows(
     rows: RowFrames, writers: Sequence[TFRecordWriter], turn: int, use: Callable[[TFRecordWriter], None]
 ) -> None:
-    """Deal the rows over the writers, beginning with writer `turn`; all of them or none."""
+    """Distribute the rows over the writers, beginning with writer `turn`: all rows or none."""
     count, ways = len(rows.lengths), len(writers)
     ends = np.cumsum(rows.lengths + np.uint64(FRAME_OVERHEAD))
     marks = [writer._output.mark() for writer in writers]
