@@ -49,7 +49,7 @@ def test_bad_weights_fail_at_the_call(ratios: list[float], message: str) -> None
 
 @pytest.mark.parametrize(
     ("weight", "message"),
-    [(value, "a weight must be a number") for value in ("1", b"1", None)]
+    [
         ("1", "a weight must be a number"),
         (b"1", "a weight must be a number"),
         (None, "a weight must be a number"),
