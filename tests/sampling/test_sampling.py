@@ -288,7 +288,7 @@ def test_shares_that_nobody_has(options: dict[str, int], message: str) -> None:
 
 def test_blocks_and_mixes_that_cannot_be() -> None:
     for options in ({"block": 0}, {"group": 0}):
-        with pytest.raises(ValueError, match="block and group are at least 1"):
+        with pytest.raises(ValueError, match="block and group must be at least 1"):
             BlockOrder(5, **options)
     for counts, weights, message in (
         ([1, 2], [1], "2 sources but 1 weights"),

@@ -173,7 +173,7 @@ def settled_type(store: RecordStore, declared: str) -> StoreType:
     name = next((one for one in ("sequence_example", "example", "bytes") if one in names), "example")
     for path, found in known.items():
         if found.name == "bytes" != name:
-            told = f"{found.num_against} of the {found.num_for + found.num_against} records examined are"
+            told = f"{found.num_against} of the {found.num_for + found.num_against} records looked at are"
             return StoreType(
                 name, f"{path}: {told} not valid messages; they are read as messages, as in the other files"
             )

@@ -1,1 +1,1 @@
-"""What finds and checks the good parts of damaged files."""
+"""Finds and checks the good parts of damaged files."""

@@ -1,4 +1,4 @@
-"""Check every byte of a file: frames, streams and messages. Goes on after damage."""
+"""Check every byte of a file: frames, streams and messages. Continues after damage."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from tfrecord.parse import INVALID, bad_rows
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 20
-# So much of a map stays in this process: letting go of it costs something, too.
+# How many bytes of a map may stay in this process: releasing pages costs time, too.
 _HELD = 32 << 20
 
 
 class Checker:
-    """Checks files on some threads; `on_damage` gets each damage as soon as it is found and all files before
-    that one are done.
+    """Checks files on several threads; `on_damage` gets each damage once it is found and all earlier files
+    are done.
 
-    `parse=False` leaves messages alone; `record_type` says what payloads are (`auto`: by the first of them).
-    `progress` is called, from any thread, with the number of bytes that were done since the last call.
+    `parse=False` does not check messages; `record_type` is the type of the payloads (`auto`: detected from
+    the first ones). `progress` is called, from any thread, with the number of bytes done since its last call.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Checker:
         self._places = {id(result): place for place, result in enumerate(results)}
         self._turns = Turns(self._give)
         with ThreadPoolExecutor(self.threads) as self._pool:
-            # Reading what is no file may wait for long, which only this thread can be called away from.
+            # Reading from a pipe may block for long, and only this thread can be interrupted.
             if self.threads == 1 or len(paths) == 1 or not all(map(os.path.isfile, paths)):
                 for result in results:
                     self._check_file(result, compression)
@@ -119,7 +119,7 @@ class Checker:
         result.compression = kind if kind != "auto" else ""
         self._check_stream(path, kind, result, plain or remote)
 
-    # Plain files: hop ahead, then check blocks of frames on the threads.
+    # Plain files: scan headers ahead, then check blocks of frames on the threads.
 
     def _check_buffer(self, data: memoryview, result: FileReport, at: int = 0, record: int = 0) -> None:
         finder = FrameFinder(data)
@@ -141,34 +141,34 @@ class Checker:
     def _run(self, data: memoryview, at: int, record: int, result: FileReport) -> tuple[int, int, str] | None:
         """Check frames up to the first damaged one: its offset, number and reason; None at the end."""
         waiting: deque[tuple[Any, int, Future[Any]]] = deque()
-        block, hop_at, kept, reason = _FIRST_BLOCK, at, at, None
+        block, scan_at, kept, reason = _FIRST_BLOCK, at, at, None
         while True:
-            if hop_at < len(data) and reason is None and len(waiting) <= self.threads:
-                hop = scan(data, start=hop_at, max_bytes=block, verify=VERIFY_LENGTHS)
-                if len(hop.offsets):
-                    job = self._pool.submit(self._check_block, data, hop.offsets, hop.lengths, result)
-                    waiting.append((hop, record, job))
-                    record += len(hop.offsets)
-                hop_at, reason, block = hop.end, hop.reason, min(2 * block, _BLOCK)
+            if scan_at < len(data) and reason is None and len(waiting) <= self.threads:
+                headers = scan(data, start=scan_at, max_bytes=block, verify=VERIFY_LENGTHS)
+                if len(headers.offsets):
+                    job = self._pool.submit(self._check_block, data, headers.offsets, headers.lengths, result)
+                    waiting.append((headers, record, job))
+                    record += len(headers.offsets)
+                scan_at, reason, block = headers.end, headers.reason, min(2 * block, _BLOCK)
                 continue
             if not waiting:
-                return None if reason is None else (hop_at, record, reason)
-            hop, first, job = waiting.popleft()
+                return None if reason is None else (scan_at, record, reason)
+            headers, first, job = waiting.popleft()
             bad, troubles = job.result()
-            good = len(hop.offsets) if bad is None else bad[0]
+            good = len(headers.offsets) if bad is None else bad[0]
             result.records += good
             for row, text in troubles:
-                place = int(hop.offsets[row]), int(hop.lengths[row]) + FRAME_OVERHEAD
+                place = int(headers.offsets[row]), int(headers.lengths[row]) + FRAME_OVERHEAD
                 self._bad_message(result, first + row, place, text)
             if bad is not None:
                 for *_, later in waiting:
                     later.cancel()
-                self._advance(int(hop.offsets[good]) - int(hop.offsets[0]), result)
-                return int(hop.offsets[good]), first + good, bad[1]
-            if hop.end - kept >= _HELD:
-                forget(data, kept, hop.end)
-                kept = hop.end
-            self._advance(hop.end - int(hop.offsets[0]), result)
+                self._advance(int(headers.offsets[good]) - int(headers.offsets[0]), result)
+                return int(headers.offsets[good]), first + good, bad[1]
+            if headers.end - kept >= _HELD:
+                forget(data, kept, headers.end)
+                kept = headers.end
+            self._advance(headers.end - int(headers.offsets[0]), result)
 
     def _check_block(
         self, data: memoryview, offsets: Any, lengths: Any, result: FileReport
@@ -278,5 +278,5 @@ class Checker:
 
 
 def _entry(error: Any, length: int | None) -> Damage:
-    """The entry of an error about a record or a stream."""
+    """The report entry for an error about a record or a stream."""
     return Damage(error.path, error.record, error.offset, length, error.reason, error.detail, error.hint)

@@ -1,4 +1,4 @@
-"""Decompress what can be decompressed of a damaged gzip or zlib file."""
+"""Decompress as much as possible of a damaged gzip or zlib file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Deflate:
         return True
 
     def run(self) -> str | None:
-        """None where the stream came to its end; else the reason. `at` is then behind what was used."""
+        """None if the stream came to its end, else the reason. `at` is then just after the input used."""
         length = _FIRST_INPUT
         while not self._inflater.eof:
             piece = self._data[self.at : self.at + length]

@@ -1,4 +1,4 @@
-"""The bytes of a source as one buffer: mapped, spooled first where it is a stream, decompressed."""
+"""The bytes of a source as one buffer: mapped, spooled first if it is a stream, and decompressed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def map_file(file: IO[bytes]) -> memoryview:
 
 
 def forget(data: memoryview, start: int, end: int) -> None:
-    """Let go of the pages of a map that were read: they stay in the page cache, but not in this process."""
+    """Release the pages of a map that were read: they stay in the page cache, but not in this process."""
     mapping = data.obj
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         start -= start % mmap.PAGESIZE

@@ -1,4 +1,4 @@
-"""Output of jobs that run at once, in the order of the jobs."""
+"""The output of parallel jobs, in the order of the jobs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-# So many items at most are kept for jobs that are not yet to give; then these wait.
+# The most items that are kept for jobs whose turn has not come; then these jobs wait.
 _KEPT = 10_000
 
 
 class Stopped(Exception):
-    """The jobs are to end."""
+    """Tells the jobs to end."""
 
 
 class Turns(Generic[Item]):
-    """Calls `give` with the items of job 0, as they come, then with those of job 1, and so on.
+    """Calls `give` with the items of job 0 as they arrive, then with those of job 1, and so on.
 
-    Every job says when it is `done`. After `stop` every call raises `Stopped`.
+    Every job calls `done` at its end. After `stop` every call raises `Stopped`.
     """
 
     def __init__(self, give: Callable[[Item], None]) -> None:
@@ -32,7 +32,7 @@ class Turns(Generic[Item]):
         self._changed = threading.Condition()
 
     def put(self, job: int, item: Item) -> None:
-        """Give an item of this job, or keep it until the job has its turn."""
+        """Give an item of this job, or keep it until it is the job's turn."""
         with self._changed:
             while job != self._turn and self._num_held >= _KEPT and not self._stopped:
                 self._changed.wait()
@@ -44,7 +44,7 @@ class Turns(Generic[Item]):
                 self._num_held += 1
 
     def done(self, job: int) -> None:
-        """This job has put its last item."""
+        """Note that this job has put its last item."""
         with self._changed:
             self.check()
             self._done.add(job)
@@ -57,7 +57,7 @@ class Turns(Generic[Item]):
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Let nothing more be given, and the jobs that wait go on."""
+        """Stop giving items, and wake the waiting jobs."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

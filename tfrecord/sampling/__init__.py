@@ -1,4 +1,4 @@
-"""Which record is read when, and by whom: orders, shares and mixes, without torch and without a file."""
+"""Which record is read when, and by whom: orders, shares and mixes. Needs neither torch nor files."""
 
 from tfrecord.sampling.orders import BlockOrder, Order, QueueOrder, StoredOrder, shuffled_order
 from tfrecord.sampling.permutation import Permutation, derive_key, hash_places

@@ -1,7 +1,7 @@
-"""Mixing several sources into one sequence by weights: which source and which of its records each place is.
+"""Mixing several sources into one sequence by weights: the source and the record number of each place.
 
-The draws of an epoch are a function of the counts, the weights, the seed and the epoch, so every rank and
-worker works out the same global sequence and takes its own places of it: weights hold for all and for each.
+The draws of an epoch depend only on the counts, the weights, the seed and the epoch. So every rank and worker
+computes the same global sequence and takes its own places: the weights hold overall and for each worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfrecord.sampling.permutation import Int64Array, as_count, derive_key, hash
 
 __all__ = ["ENDLESS", "MixOrder"]
 
-# The length of an infinite mix: no run gets there, and sums of two such still fit int64.
+# The length of an infinite mix: no run gets that far, and the sum of two still fits int64.
 ENDLESS = 1 << 60
 
 _DRAWS = 8192
@@ -30,13 +30,16 @@ def _uniform(places: Int64Array, key: int) -> npt.NDArray[np.float64]:
 
 
 class MixOrder:
-    """Which source each place of a mix belongs to.
+    """The source of each place of a mix.
 
-    `counts` and `weights` are the sources' sizes and weights; empty ones and those of weight zero never come.
-    Infinite: each draw is independent, by the weights. Finite: each draw is by weight x share remaining, so a
-    source thins out rather than ends early, and every record comes once. A finite mix is drawn as a race:
-    each record's time is exponential with its source's rate, which gives that very law.
-    Raises ValueError for counts below 0, and for weights that are not finite or negative.
+    `counts` and `weights` are the sizes and weights of the sources; empty sources and those of weight zero
+    never come. In an infinite mix each draw is independent, by the weights. In a finite mix each draw is by
+    weight x remaining share, so a source thins out rather than ends early, and every record comes once. A
+    finite mix is drawn as a race: each record's time is exponential with its source's rate, which gives
+    exactly this distribution.
+
+    Raises:
+        ValueError: a count is below 0, or a weight is negative or not finite.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class MixOrder:
         self._sources = [i for i, (n, w) in enumerate(zip(sizes, checked, strict=True)) if n > 0 and w > 0]
         self._counts = [sizes[i] for i in self._sources]
         largest = max((checked[i] for i in self._sources), default=1.0)
-        # Bounded from below, so that times stay finite; no run would tell the difference.
+        # Bounded from below, so that times stay finite; no run would notice the difference.
         self._weights = [max(checked[i] / largest, 1e-200) for i in self._sources]
         self._num_sources = len(counts)
         self._key = derive_key("mix", seed, epoch)
@@ -76,7 +79,7 @@ class MixOrder:
     def draws(self, places: npt.NDArray[Any]) -> tuple[Int64Array, Int64Array]:
         """(source, number) of each place: `number` counts that source's earlier places.
 
-        Places that ascend from call to call are O(1) each; going back starts the epoch's draws again.
+        Places that ascend from call to call are O(1) each; going back restarts the epoch's draws.
         """
         flat = places.astype(np.int64).ravel()
         ids, numbers = np.empty(len(flat), np.int64), np.empty(len(flat), np.int64)
@@ -131,7 +134,7 @@ class MixOrder:
         more = [len(times) < count for times, count in zip(waiting, self._counts, strict=True)]
         left = [count - len(times) for times, count in zip(waiting, self._counts, strict=True)]
         while any(len(times) for times in waiting):
-            # Beyond the last known time of a source that has more, nothing is decided yet.
+            # Beyond the last known time of a source that has more records, nothing is decided yet.
             horizon = min((times[-1] for times, m in zip(waiting, more, strict=True) if m), default=np.inf)
             taken = [int(np.searchsorted(times, horizon, "right")) for times in waiting]
             times = np.concatenate([times[:n] for times, n in zip(waiting, taken, strict=True)])

@@ -1,8 +1,8 @@
-"""In which order the records of an epoch come.
+"""The order of the records in an epoch.
 
 An epoch is one global sequence of records: place p holds the record at position `order.positions(p)`. The
-order is a function of the number of records, the seed and the epoch alone, so it is the same for any number
-of ranks and workers. It is a closed form: nothing lists all positions, and any place can be reached at once,
+order depends only on the number of records, the seed and the epoch, so it is the same for any number of ranks
+and workers. It is computed on demand: no list of all positions exists, and any place can be reached at once,
 which is how a run resumes.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["BlockOrder", "ListOrder", "Order", "QueueOrder", "StoredOrder", "shu
 
 
 class Order(Protocol):
-    """A global sequence: what a place holds."""
+    """A global sequence: maps places to positions."""
 
     def __len__(self) -> int: ...
 
@@ -29,7 +29,7 @@ class Order(Protocol):
 
 
 class StoredOrder:
-    """The records as they are stored: place p is position p."""
+    """The records in stored order: place p is position p."""
 
     def __init__(self, count: int) -> None:
         self.count = as_count(count)
@@ -56,10 +56,10 @@ class ListOrder:
 
 
 class BlockOrder:
-    """A shuffle that keeps to neighbourhoods: blocks of neighbours in random order, groups of blocks mixed.
+    """A local shuffle: blocks of neighbours come in random order, and groups of blocks are mixed.
 
-    Each record of a group of `group` blocks (of `block` records) may come anywhere among the group's places.
-    So a disk is read in runs of `block` records, and the page cache needs to hold few blocks at a time.
+    Each record in a group of `group` blocks (of `block` records each) may come anywhere among the group's
+    places. So a disk is read in runs of `block` records, and the page cache needs to hold only a few blocks.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class BlockOrder:
     ) -> None:
         self.count = as_count(count)
         if block < 1 or group < 1:
-            raise ValueError(f"block and group are at least 1, got {block} and {group}")
+            raise ValueError(f"block and group must be at least 1, got {block} and {group}")
         self.block, self.group = block, group
         self._seed, self._epoch = derive_key("block", seed), epoch
         num_blocks = -(-self.count // block)
         self._blocks = Permutation(num_blocks, seed=self._seed, epoch=epoch)
-        self._missing = num_blocks * block - self.count  # what the last block lacks of a whole one
+        self._missing = num_blocks * block - self.count  # how many records the last block is short of
         short = self._blocks.index(num_blocks - 1) if num_blocks else 0
         self._short_end = (short + 1) * block - self._missing  # the place after the short block's last
         self._mixed: tuple[int, Permutation] | None = None
@@ -112,17 +112,17 @@ class BlockOrder:
 
 
 class QueueOrder:
-    """What a shuffle queue of `size` records gives: a record waits for a random time among the next ones.
+    """The order that a shuffle queue of `size` records gives: each record waits a random time in the queue.
 
-    The first `size` records are there at the start, then one comes for each that leaves; a record stays for a
+    The queue starts with the first `size` records; then one enters for each that leaves. A record stays for a
     random time of up to 2 x `size`, `size` on average. A queue as large as the data is a full shuffle. Unlike
-    a real queue it can be entered at any place; it takes memory for about 4 x `size` integers.
+    a real queue, it can be entered at any place; it takes memory for about 4 x `size` integers.
     """
 
     def __init__(self, count: int, size: int, *, seed: int = 0, epoch: int = 0) -> None:
         self.count = as_count(count)
         if size < 1:
-            raise ValueError(f"the queue size is {size!r}; it is an integer of at least 1")
+            raise ValueError(f"the queue size is {size!r}; it must be an integer of at least 1")
         self.size = min(int(size), max(self.count, 1))
         self._key = derive_key("queue", seed, epoch)
         self._block: tuple[int, int, Int64Array] | None = None

@@ -1,4 +1,4 @@
-"""A keyed permutation of 0 .. count - 1 that takes no memory, and the hash that it stands on."""
+"""A keyed permutation of 0 .. count - 1 in constant memory, and the hash that it uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GOLDEN = _U64(0x9E3779B97F4A7C15)
 
 
 def derive_key(*parts: int | str) -> int:
-    """A 64-bit key of these parts, the same on every machine and in every release."""
+    """A 64-bit key from these parts, the same on every machine and in every release."""
     digest = blake2b(repr(parts).encode(), digest_size=8, person=b"tfrecord-order").digest()
     return int.from_bytes(digest, "little")
 
@@ -41,7 +41,7 @@ def hash_places(places: npt.NDArray[Any], key: int) -> UInt64Array:
 
 
 def as_count(count: Any, what: str = "count") -> int:
-    """`count` as an int of 0 .. 2**62; TypeError or ValueError says what it is instead."""
+    """`count` as an int in 0 .. 2**62; anything else is a TypeError or ValueError."""
     number = operator.index(count)
     if not 0 <= number <= _MAX_COUNT:
         raise ValueError(f"{what} must be from 0 to 2**62, got {number}")
@@ -49,7 +49,7 @@ def as_count(count: Any, what: str = "count") -> int:
 
 
 class Permutation(Sequence[int]):
-    """The positions 0 .. count - 1, each once, in an order that `seed` and `epoch` alone decide.
+    """The positions 0 .. count - 1, each once, in an order that depends only on `seed` and `epoch`.
 
     A sequence of ints: `len`, `[place]`, slices, arrays of places (int64 arrays), iteration, `in`, `index`.
     It takes O(1) memory at any count (tried at 10**10): a keyed bijection over the next power of two, walked
@@ -159,7 +159,7 @@ class Permutation(Sequence[int]):
         if isinstance(place, (list, np.ndarray)):
             asked = np.asarray(place, np.int64 if isinstance(place, list) else None)
             if asked.dtype.kind not in "iu":
-                raise TypeError(f"places are integers, got dtype {asked.dtype}")
+                raise TypeError(f"places must be integers, got dtype {asked.dtype}")
             asked = np.where(asked < 0, asked + self._count, asked)
             if asked.size and not (0 <= int(asked.min()) and int(asked.max()) < self._count):
                 raise IndexError(f"a place is out of range: there are {self._count}")
@@ -177,7 +177,7 @@ class Permutation(Sequence[int]):
         return isinstance(position, (int, np.integer)) and 0 <= int(position) < self._count
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The place of a position; ValueError where there is none (in `[start, stop)`)."""
+        """The place of a position; ValueError if there is none (in `[start, stop)`)."""
         if value in self:
             place = int(self.places(np.array([int(value)]))[0])
             if place in range(*slice(start, stop).indices(self._count)):

@@ -1,8 +1,8 @@
-"""What the items of an epoch are made of, after `take`, `skip`, `filter`, `repeat` and batching.
+"""The items of an epoch, after `take`, `skip`, `filter`, `repeat` and batching.
 
-A plan is one sequence of items, the same for all ranks and workers. Each item is a record or a batch, and a
-plan says which records it holds. So whatever a plan is made of, a `Share` deals its items, and a number of
-items says where to resume.
+A plan is one sequence of items, the same for all ranks and workers. Each item is a record or a batch, and the
+plan says which records it holds. So a `Share` can distribute the items of any plan, and a number of items is
+enough to resume.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SlicePlan:
     def __init__(self, plan: Plan, start: int, stop: int | None) -> None:
         self.plan, self.start = plan, min(start, len(plan))
         end = len(plan) if stop is None else min(stop, len(plan))
-        # What is left of an endless sequence is endless.
+        # The rest of an endless sequence is endless.
         self._count = ENDLESS if end >= ENDLESS else max(end - self.start, 0)
 
     def __len__(self) -> int:
@@ -79,9 +79,9 @@ class SlicePlan:
 
 
 class RepeatPlan:
-    """The plans `make(0)`, `make(1)`, ... one after another: `times` of them, None without end.
+    """The plans `make(0)`, `make(1)`, ... one after another: `times` of them, or endlessly if None.
 
-    It ends early after a plan without items, so that an endless repetition of nothing is no endless loop.
+    It ends early after a plan without items, so repeating an empty plan does not loop forever.
     """
 
     def __init__(self, make: Callable[[int], Plan], times: int | None) -> None:
@@ -122,14 +122,16 @@ class RepeatPlan:
 
 
 class BucketPlan:
-    """Batches of records of like lengths: each holds records of one bucket, in the order they come in.
+    """Batches of records of similar lengths: each holds records of one bucket, in their order.
 
-    A record of length l belongs to bucket i where ``boundaries[i - 1] <= l < boundaries[i]``. A batch takes
-    its turn when its last record comes; those that are not full come at the end, unless `drop_last`.
+    A record of length l belongs to bucket i if ``boundaries[i - 1] <= l < boundaries[i]``. A batch comes when
+    its last record comes; batches that are not full come at the end, unless `drop_last`.
 
     Args:
-        positions: the records in their order, int64 (n,). lengths: theirs, (n,).
-        boundaries: ascending. batch_sizes: one more than `boundaries`.
+        positions: the records in their order, int64 (n,).
+        lengths: their lengths, (n,).
+        boundaries: ascending.
+        batch_sizes: one more than `boundaries`.
     """
 
     def __init__(

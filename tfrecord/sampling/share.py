@@ -16,14 +16,16 @@ SPLITS = ("exact", "drop", "pad")
 
 @dataclass(frozen=True)
 class Share:
-    """The places of one worker of one rank, from place `start` of an epoch of `total` places on.
+    """The places of one worker of one rank, starting at place `start` of an epoch of `total` places.
 
-    Place p goes to rank p mod `world_size`; of a rank's places the m-th goes to worker m mod `num_workers`,
-    so that a loader that asks its workers in turn delivers them in order. A "place" may be a batch.
+    Place p goes to rank p mod `world_size`; the m-th place of a rank goes to worker m mod `num_workers`, so a
+    loader that asks its workers in turn delivers them in order. A "place" may be a batch.
 
-    `split` says what happens where the ranks' shares differ by one: "exact" leaves them so, "drop" leaves the
-    last places out, "pad" goes on past the end, with the places from the beginning again (`wrap` maps them).
-    Raises ValueError for a rank or worker that there is not, and for another split.
+    `split` says what to do if the ranks' shares differ by one: "exact" keeps the difference, "drop" leaves
+    out the last places, "pad" repeats places from the beginning (`wrap` maps them).
+
+    Raises:
+        ValueError: the rank or worker does not exist, or `split` is unknown.
     """
 
     total: int
@@ -42,9 +44,9 @@ class Share:
                 f"worker must be 0 .. num_workers - 1, got worker {self.worker} of {self.num_workers}"
             )
         if self.split not in SPLITS:
-            raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {self.split!r}")
+            raise ValueError(f"split must be one of {', '.join(map(repr, SPLITS))}, got {self.split!r}")
         if self.total < 0 or self.start < 0:
-            raise ValueError(f"total and start are at least 0, got {self.total} and {self.start}")
+            raise ValueError(f"total and start must be at least 0, got {self.total} and {self.start}")
 
     @property
     def rank_length(self) -> int:
