@@ -31,5 +31,5 @@ def quiet() -> Iterator[None]:
     """Without the warnings that are wanted elsewhere (shared decompression, queue for a permutation)."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*compressed.*", category=UserWarning)
-        warnings.filterwarnings("ignore", message=".*ranks get one batch more", category=UserWarning)
+        warnings.filterwarnings("ignore", message=".*ranks get one more batch", category=UserWarning)
         yield

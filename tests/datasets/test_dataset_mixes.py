@@ -166,7 +166,7 @@ class TestMixes:
             int(number) for number, _ in zip(_numbers(SimulatedLoader(resumed, 2)), range(7), strict=False)
         ]
         assert rest == whole[5:]
-        with pytest.raises(ValueError, match="made with 1 ranks, here are 2"):
+        with pytest.raises(ValueError, match="made with 1 ranks, but there are 2 here"):
             fresh(0, 2).load_state_dict(state)
 
 

@@ -169,10 +169,10 @@ def test_streams_resume_where_they_can(case: dict[str, Any], step: int) -> None:
         else:
             assert rest == (whole[step:] or follows)
         if state["position"]:
-            with pytest.raises(ValueError, match="1 ranks, here are 2.*build an index"):
+            with pytest.raises(ValueError, match="1 ranks, but there are 2 here.*build an index"):
                 make(paths, 0, 2, options).load_state_dict(state)
             resumed.load_state_dict(state)
-            with pytest.raises(ValueError, match="made without workers, here are 2.*build an index"):
+            with pytest.raises(ValueError, match="made without workers, but there are 2 here.*build"):
                 list(SimulatedLoader(resumed, 2))
 
 

@@ -443,7 +443,7 @@ class TestManners:
         from simulation import SimulatedLoader
 
         shared = TFRecordDataset(make([5], gzip=True), None, {"id": "int"})
-        with pytest.warns(UserWarning, match="so each decompresses all") as caught:
+        with pytest.warns(UserWarning, match="so each worker decompresses all") as caught:
             for _ in range(3):
                 list(SimulatedLoader(shared, 3))
         assert len(caught) == 1

@@ -250,7 +250,7 @@ class TestRepeat:
         endless = TFRecordDataset(make([5]), features=FEATURES, shuffle=True).repeat()
         got = ids(itertools.islice(endless, 23))
         assert [sorted(got[at : at + 5]) for at in range(0, 20, 5)] == [list(range(5))] * 4
-        with pytest.raises(TypeError, match="repeats without end"):
+        with pytest.raises(TypeError, match="repeats forever"):
             len(endless)
         resumed = TFRecordDataset(endless.reader, shuffle=True).repeat()
         resumed.load_state_dict(endless.state_dict())
@@ -293,7 +293,7 @@ class TestFilter:
             TypeError, match=r"part-00.tfrecord: record 0 .*a bool for each row, shape \(6,\)"
         ):
             TFRecordDataset(paths, features=FEATURES, batch_size=2).filter(lambda batch: True)
-        with pytest.raises(TypeError, match="record 0: a filter gives one bool"):
+        with pytest.raises(TypeError, match="record 0: a filter returns one bool"):
             TFRecordDataset(paths, features=FEATURES).filter(lambda record: np.ones(3, bool))
         with pytest.raises(KeyError, match="record 0: filter raised KeyError"):
             TFRecordDataset(paths, features=FEATURES).filter(lambda record: record["lable"] == 1)
@@ -361,7 +361,7 @@ class TestBuckets:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("x", [3, 1], [1, 1, 1]), "boundaries ascend"),
+            (("x", [3, 1], [1, 1, 1]), "boundaries must ascend"),
             (("x", [1, 3], [1, 1]), "make 3 buckets, got 2"),
             (("x", [1], [1, 0]), "a batch size is an integer of at least 1"),
             (("y", [1], [1, 1]), "'y'"),
@@ -373,7 +373,7 @@ class TestBuckets:
 
     def test_where_it_does_not_belong(self, make: Any) -> None:
         paths = make([3])
-        with pytest.raises(ValueError, match="leave out batch_size"):
+        with pytest.raises(ValueError, match="do not give batch_size"):
             TFRecordDataset(paths, features=FEATURES, batch_size=2).bucket_by_length("x", [1], [1, 1])
         with pytest.raises(ValueError, match="filter before"):
             TFRecordDataset(paths, features=FEATURES).bucket_by_length("x", [1], [1, 1]).filter(even)

@@ -148,7 +148,7 @@ def test_warnings_point_to_the_caller(make: Any) -> None:
     """Those of the thread too."""
     paths = make([5], gzip=True)
     dataset = TFRecordDataset(paths, features=FEATURES, batch_size=2, prefetch=2, shuffle=True)
-    with pytest.warns(UserWarning, match="shuffled by a queue") as caught:
+    with pytest.warns(UserWarning, match="shuffled through a queue") as caught:
         list(dataset)
     assert {warning.filename for warning in caught} == {__file__}
 

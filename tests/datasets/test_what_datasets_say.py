@@ -103,7 +103,7 @@ class TestRanks:
             if -(-10 // size) % ranks == 0:
                 list(dataset)
                 continue
-            with pytest.warns(UserWarning, match="ranks get one batch more.*split='drop'") as caught:
+            with pytest.warns(UserWarning, match="ranks get one more batch.*split='drop'") as caught:
                 list(dataset)
                 list(SimulatedLoader(dataset, 2))
             assert len(caught) == 1 and caught[0].filename == __file__
@@ -119,7 +119,7 @@ class TestRanks:
 def test_warnings_point_to_the_loop(make: Any) -> None:
     """Through a loader of torch's as well."""
     dataset = TFRecordDataset(make([3], gzip=True), features=FEATURES, shuffle=True)
-    with pytest.warns(UserWarning, match="shuffled by a queue") as caught:
+    with pytest.warns(UserWarning, match="shuffled through a queue") as caught:
         list(DataLoader(dataset, batch_size=None))
     assert [warning.filename for warning in caught] == [__file__]
 
@@ -192,8 +192,8 @@ class TestPadding:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"pad_value": 1}, "pad_value is for ragged='pad', not for ragged='ragged'"),
-            ({"ragged": "nested", "max_length": 1}, "max_length is for ragged='pad'"),
+            ({"pad_value": 1}, "pad_value needs ragged='pad', not ragged='ragged'"),
+            ({"ragged": "nested", "max_length": 1}, "max_length needs ragged='pad'"),
             ({"ragged": "pad", "max_length": -1}, "max_length is an integer of at least 0"),
             ({"ragged": "pad", "max_length": 1.5}, "max_length is an integer, got 1.5"),
             ({"ragged": "pad", "pad_to_multiple_of": 0}, "pad_to_multiple_of is an integer of at least 1"),

@@ -57,7 +57,7 @@ def test_info(run: Run, folder: Path) -> None:
         "  obs/t: Text bytes",
         "  x: Tensor int64",
     ]
-    assert "not looked at" not in done.stderr
+    assert "not read" not in done.stderr
     (found,) = json.loads(run("info", folder, "--json").stdout)["tfds"]
     assert found["splits"][0] == {"name": "train", "examples": 4, "shards": 2} and found["problem"] is None
     assert found["features"][1] == {
@@ -89,7 +89,7 @@ def test_a_parent(run: Run, folder: Path, tmp_path: Path) -> None:
     found = json.loads(run("info", tmp_path, "--json").stdout)
     assert found == {"ok": True, "tfds_versions": {str(tmp_path): ["things/big/1.0.0"]}}
     done = run("view", tmp_path, "--no-browser")
-    assert done.exit_code == 2 and "holds data sets of TFDS; name one: 'things/big/1.0.0'" in done.stderr
+    assert done.exit_code == 2 and "holds TFDS datasets; name one: 'things/big/1.0.0'" in done.stderr
 
 
 def test_view(folder: Path) -> None:

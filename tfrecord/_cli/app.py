@@ -1,4 +1,4 @@
-"""The command's frame: which commands there are, and how an outcome becomes an exit code."""
+"""The command line itself: the list of commands, and exit codes."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from indexer.errors import RemoteError, TFRecordError
 from indexer.options import near_matches
 from tfrecord._cli.terminal import any_text, complain, say
 
-# Command -> module and the one line that the overview shows; a module is imported when its command runs.
+# Command -> module and one line for the overview; a module is imported when its command runs.
 _COMMANDS = {
-    "info": ("info", "What is in these files: records, features, index, shards."),
-    "head": ("show", "The first records, as people read them."),
-    "show": ("show", "The records at some positions."),
-    "stats": ("stats", "Counts, ranges, lengths and top values of every column."),
+    "info": ("info", "Summarize files: records, features, index, shards."),
+    "head": ("show", "Show the first records."),
+    "show": ("show", "Show the records at some positions."),
+    "stats": ("stats", "Show counts, ranges, lengths and top values of every column."),
     "verify": ("verify", "Check every byte: checksums, streams, messages."),
-    "salvage": ("salvage", "Write what is good of a damaged file to a new one."),
+    "salvage": ("salvage", "Write the good records of a damaged file to a new one."),
     "index": ("index", "Build, refresh or check indexes."),
-    "convert": ("convert", "To and from Parquet, Arrow, JSON lines, npz, tar, gzip."),
+    "convert": ("convert", "Convert to and from Parquet, Arrow, JSON lines, npz, tar, gzip."),
     "split": ("reshape", "Cut into shards."),
     "merge": ("reshape", "Join files into one."),
-    "shuffle": ("reshape", "Write the records in a random order, each once."),
+    "shuffle": ("reshape", "Write all records in a random order, each once."),
     "select": ("reshape", "Write the records at positions, or where a column has a value."),
-    "view": ("view", "Look at records in the browser."),
-    "bench": ("bench", "How fast this machine reads a file."),
+    "view": ("view", "View records in the browser."),
+    "bench": ("bench", "Measure how fast this machine reads files."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
 
 
 class _ReaderGone(Exception):
-    """Nobody reads our output any more."""
+    """The reader of our output has closed it."""
 
 
 class _Commands(click.Group):
@@ -60,7 +60,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """click itself would end the process in one way or another, by its version."""
+        """Run the command; click itself would end the process, in a way that depends on its version."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -78,7 +78,7 @@ class _Commands(click.Group):
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Paths: files, globs, folders, - for standard input. Exit code: 0 fine, 1 wrong data, 2 usage. "
+    epilog="Paths: files, globs, folders, - for standard input. Exit code: 0 fine, 1 bad data, 2 usage. "
     "More: tfrecord COMMAND --help",
 )
 @click.version_option(package_name="tfrecord", prog_name="tfrecord")
@@ -87,7 +87,7 @@ def app() -> None:
 
 
 class _Terminated(SystemExit):
-    """SIGTERM, as an exception: outputs that are not whole are removed on its way out."""
+    """SIGTERM as an exception, so that incomplete outputs are removed."""
 
 
 def _terminate(number: int, frame: Any) -> None:
@@ -119,13 +119,13 @@ def _run(args: Sequence[str] | None) -> int:
         _show(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        complain("interrupted; nothing half-written was left")
+        complain("interrupted; no partial output was left")
         return 130
     except (_ReaderGone, BrokenPipeError):
-        _give_up_output()  # the reader of our output has what it wanted, which is fine
+        _give_up_output()  # the reader of our output closed it, which is fine
         return 0
     except ImportError as error:
-        # A package that is there but broken is best told of by its own words.
+        # For a package that is installed but broken, its own message says most.
         if error.name is not None and "pip install" not in str(error):
             raise
         complain(str(error.msg))
@@ -140,12 +140,12 @@ def _run(args: Sequence[str] | None) -> int:
         complain(_os_text(error))
         return 2
     except MemoryError:
-        complain("there is not enough memory")
+        complain("out of memory")
         return 2
 
 
 def _show(error: click.ClickException) -> None:
-    """A usage error: how the command is used, and what is wrong."""
+    """Print a usage error: the usage line and what is wrong."""
     context = getattr(error, "ctx", None)
     if context is not None:
         for line in context.get_usage().splitlines():
@@ -155,7 +155,7 @@ def _show(error: click.ClickException) -> None:
 
 
 def _give_up_output() -> None:
-    """Nothing more can be written to standard output. Python would try once more while it ends."""
+    """Detach standard output, which takes no more data: Python would try to flush it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -164,7 +164,7 @@ def _os_text(error: OSError) -> str:
         return str(error)
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
-    try:  # what was buffered is gone after the first error: only more output tells whether it can be written
+    try:  # the first error discarded the buffer: only more output tells whether writing works
         os.write(sys.stdout.fileno(), b"\n")
     except (OSError, ValueError):
         _give_up_output()

@@ -41,7 +41,7 @@ _RANDOM = 256
 @compression_option
 @json_option
 def bench(paths: tuple[str, ...], seconds: float, compression: Compression | None, as_json: bool) -> None:
-    """How fast this machine reads these files, one thread, from page cache where they fit it.
+    """Measure how fast this machine reads these files with one thread (from the page cache, if they fit).
 
     \b
     Example:
@@ -75,7 +75,7 @@ Step = Callable[[], Iterable[tuple[int, int]]]
 def _measures(
     reader: TFRecordReader, files: list[str], compression: Compression | None
 ) -> list[tuple[str, Step]]:
-    """Name, and a pass that yields (records, bytes) as they are read."""
+    """Names and passes; each pass yields (records, bytes) as it reads."""
     generator = np.random.default_rng(0)
 
     def scan(verify: int) -> Iterable[tuple[int, int]]:
@@ -115,7 +115,7 @@ def _measures(
 
 
 def _measure(name: str, step: Step, seconds: float) -> dict[str, Any]:
-    """Passes over the data until the time is up; the first pass warms up where it is short."""
+    """Run passes over the data until the time is up; a short first pass is a warm-up."""
     for _ in zip(range(4), step(), strict=False):
         pass
     records = size = 0

@@ -1,4 +1,4 @@
-"""Positions and conditions as they are written on the command line."""
+"""Positions and conditions on the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POSITIONS = re.compile(r"(-?\d*):(-?\d*)(?::(-?\d+))?|-?\d+")
 
 
 class Condition(NamedTuple):
-    """`column operator values`: true where it holds for any of the values (`!=`: for all)."""
+    """`column operator values`: true if it holds for any of the values (`!=`: for all)."""
 
     column: str
     sign: str
@@ -46,7 +46,7 @@ class Condition(NamedTuple):
 
 
 def _as_stored(value: str, column: npt.NDArray[Any], name: str) -> Any:
-    """The value in the column's own type: as float32 0.1 means the float32 next to it."""
+    """The value in the column's own type: for float32, 0.1 means the nearest float32."""
     if column.dtype.kind in "SO":
         return value.encode()
     try:
@@ -68,7 +68,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def parse_positions(text: str) -> list[tuple[int | None, int | None, int | None] | int]:
-    """`5`, `-1`, `10:20`, `::2`, several with commas between. Raises BadParameter."""
+    """`5`, `-1`, `10:20`, `::2`, or several separated by commas. Raises BadParameter."""
     found: list[tuple[int | None, int | None, int | None] | int] = []
     for part in text.split(","):
         match = _POSITIONS.fullmatch(part.strip())
@@ -87,7 +87,7 @@ def parse_positions(text: str) -> list[tuple[int | None, int | None, int | None]
 def positions_of(
     items: list[tuple[int | None, int | None, int | None] | int], count: int
 ) -> npt.NDArray[np.int64]:
-    """Positions from 0 in `count` records. Raises BadParameter for one that is not there."""
+    """Positions from 0 in `count` records. Raises BadParameter for one that does not exist."""
     parts = []
     for item in items:
         if isinstance(item, tuple):
@@ -101,7 +101,7 @@ def positions_of(
 
 
 def positions_where(reader: TFRecordReader, conditions: list[Condition]) -> npt.NDArray[np.int64]:
-    """Where all conditions hold, ascending; by index columns where they are kept, else by reading the
+    """Positions where all conditions hold, ascending; from index columns if stored, else by reading the
     feature."""
     keep = np.ones(len(reader), np.bool_)
     for condition in conditions:
@@ -114,7 +114,7 @@ def positions_where(reader: TFRecordReader, conditions: list[Condition]) -> npt.
 
 
 def _by_reading(reader: TFRecordReader, condition: Condition) -> npt.NDArray[np.bool_]:
-    """A record fits where any of the feature's values does."""
+    """Test the feature itself: a record matches if any of its values does."""
     parts, seen = [], False
     try:
         batches = reader.batches(_BATCH, columns=[condition.column])

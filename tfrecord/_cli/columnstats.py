@@ -1,4 +1,4 @@
-"""Statistics of columns that can be gathered batch by batch and added up, in constant memory."""
+"""Column statistics, gathered batch by batch and merged, in constant memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfrecord._reading.payload_batches import Batch
 from tfrecord.features import compile_features
 from tfrecord.parse import decode_batch
 
-# So many different values are counted at once; the rarest give way.
+# How many different values are counted at once; the rarest are dropped.
 _TRACKED = 4096
-# Longer byte strings are contents, not values to count, and so are lists with more values a record than this.
+# Longer byte strings, and lists with more values per record, are content and not counted as values.
 _LONGEST = 64
 _MOST_VALUES = 64
-# A column of which almost all values differ is not counted any further.
+# A column whose values almost all differ is not counted further.
 _GIVE_UP = 20_000
 _MANY = 1000
 _MOST_NAMES = 10_000
@@ -29,7 +29,7 @@ _ALL = compile_features(None)
 
 
 class Top:
-    """The most frequent values: exact while few are different, else the counts may be short by `error`."""
+    """The most frequent values; with many different values, counts may be too low by up to `error`."""
 
     def __init__(self) -> None:
         self.counts: Counter[Any] = Counter()
@@ -37,7 +37,7 @@ class Top:
         self.all_differ = False
 
     def add(self, counts: Any, total: int) -> None:
-        """Counts of values, of `total` values in all."""
+        """Add counts of values, out of `total` values."""
         if self.all_differ:
             return
         self.seen += total
@@ -70,7 +70,7 @@ class Counts:
     buckets: Counter[int] = field(default_factory=Counter)
 
     def add(self, counts: Any) -> None:
-        """The numbers of some more records."""
+        """Add the numbers of more records."""
         if not len(counts):
             return
         places = np.where(counts > 0, np.floor(np.log2(np.maximum(counts, 1))) + 1, 0).astype(np.int64)
@@ -94,8 +94,8 @@ class Counts:
 
 @dataclass
 class ColumnStats:
-    """One feature of one kind: how many values the records that have it hold, and of a feature list how many
-    steps; for byte strings `least`, `greatest` and `total` are of their sizes."""
+    """One feature of one kind: how many values per record (and steps, for a feature list), over the records
+    that have it. For byte strings, `least`, `greatest` and `total` refer to sizes."""
 
     kind: str
     present: int = 0
@@ -109,7 +109,7 @@ class ColumnStats:
     top: Top = field(default_factory=Top)
 
     def add(self, values: Any, counts: Any) -> None:
-        """Values of some records, one after another, and how many each has."""
+        """Add the concatenated values of some records, and how many each has."""
         self.present += len(counts)
         self.counts.add(counts)
         size = len(values.offsets) if isinstance(values, BytesColumn) else len(values)
@@ -193,10 +193,10 @@ class BatchStats:
 
 
 def stats_of(batch: Batch, names: list[str] | None, so_far: BatchStats | None = None) -> BatchStats:
-    """The statistics of a batch; only of some features where `names` are given. Of `so_far` is only asked
-    which columns need not be counted any further.
+    """The statistics of a batch; `names` limits them to some features. `so_far` is only used to see which
+    columns need not be counted further.
 
-    Raises DecodeError, with file and record, where a payload is no valid message.
+    Raises DecodeError, with file and record, if a payload is not a valid message.
     """
     result = BatchStats()
     result.rows, result.bytes = len(batch.payloads), batch.num_bytes
@@ -252,8 +252,8 @@ def _add_columns(
 
 
 def _one_by_one(payloads: BytesColumn, record_type: str, names: list[str] | None, result: BatchStats) -> None:
-    """A batch in which the kinds of a feature differ between records, or between the steps of a list."""
-    found: dict[Key, list[tuple[list[Any], int]]] = {}  # per record: the values, and of how many steps
+    """Handle a batch in which a feature's kind differs between records, or between the steps of a list."""
+    found: dict[Key, list[tuple[list[Any], int]]] = {}  # per record: the values and the number of steps
     for row in range(len(payloads)):
         context, lists = exact_record(payloads.view(row), record_type)
         for where, features in (("", context), ("feature_lists", lists or {})):

@@ -26,7 +26,7 @@ from indexer.streams import normalize_compression
 from tfrecord._cli.remote import reach
 from tfrecord._cli.terminal import safe, say, shown
 
-# The longest table: laying one out takes a millisecond a row.
+# The longest table: laying one out takes a millisecond per row.
 MOST_ROWS = 500
 
 paths_argument = click.argument(
@@ -34,7 +34,7 @@ paths_argument = click.argument(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, for machines.")
 threads_option = click.option(
-    "--threads", type=click.IntRange(1, 256), default=None, help="Threads to use (default: one a core)."
+    "--threads", type=click.IntRange(1, 256), default=None, help="Threads to use (default: one per core)."
 )
 columns_option = click.option(
     "--columns",
@@ -48,12 +48,12 @@ compression_option = click.option(
     default=None,
     metavar="auto|none|gzip|zlib",
     callback=lambda ctx, param, value: check_compression(value),
-    help="Compression of the input (default: by content).",
+    help="Compression of the input (default: detect from content).",
 )
 
 
 class Choice(click.Choice[str]):
-    """One of some words; a wrong one is answered with the near ones too."""
+    """A choice of words; the error for a wrong one suggests similar words."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
@@ -64,7 +64,7 @@ class Choice(click.Choice[str]):
 
 
 def split_names(value: str | None) -> list[str] | None:
-    """The names of `a,b`; None where nothing was given."""
+    """The names of `a,b`; None if nothing was given."""
     if value is None:
         return None
     names = [name.strip() for name in typed(value).split(",") if name.strip()]
@@ -74,8 +74,8 @@ def split_names(value: str | None) -> list[str] | None:
 
 
 def typed(argument: str) -> str:
-    """An argument as it was typed: where the locale is not UTF-8, Python gives its other bytes as surrogates.
-    Raises BadParameter where it is not text."""
+    """An argument as it was typed: if the locale is not UTF-8, Python turns other bytes into surrogates.
+    Raises BadParameter if it is not text."""
     try:
         argument.encode()
         return argument
@@ -88,7 +88,7 @@ def typed(argument: str) -> str:
 
 
 def check_compression(value: str | None) -> str | None:
-    """A compression's name that is known."""
+    """Check the name of a compression, and return it."""
     try:
         normalize_compression(value)
     except ValueError as error:
@@ -98,8 +98,7 @@ def check_compression(value: str | None) -> str | None:
 
 
 def expand(paths: Iterable[str]) -> list[str]:
-    """Data files of these paths, globs and folders; `-` stays as it is. Raises a usage error where nothing
-    is."""
+    """Data files of these paths, globs and folders; `-` is kept. Raises a usage error if nothing is found."""
     found: list[str] = []
     for path in paths:
         if path == STREAM:
@@ -111,16 +110,16 @@ def expand(paths: Iterable[str]) -> list[str]:
             from tfrecord._cli.prepared import versions  # only here: every command imports this module
 
             if below := versions(path):
-                raise click.UsageError(f"{path} holds data sets of TFDS; name one: {listed(below)}") from None
+                raise click.UsageError(f"{path} holds TFDS datasets; name one: {listed(below)}") from None
             raise click.UsageError(str(error)) from None
     if found.count(STREAM) > 1:
-        raise click.UsageError("standard input can be read once only")
-    # A glob of the shell takes the indexes beside the data too; one of this library would not.
+        raise click.UsageError("standard input can be read only once")
+    # A glob of the shell also matches the indexes beside the data; our globs do not.
     return [path for path in found if not is_index_name(path)] or found
 
 
 def default_threads(threads: int | None) -> int:
-    """As many threads as asked for, else one a core that this process may use, at most 16."""
+    """The requested number of threads, or one per core that this process may use, at most 16."""
     if threads is not None:
         return threads
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -129,30 +128,30 @@ def default_threads(threads: int | None) -> int:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the command, to which a reader that has seen enough is no failure."""
+        """Leave it to the command, for which a closed pipe is not a failure."""
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """Where tables go: standard output, as wide as the terminal; not squeezed where it is none."""
+    """The console for tables: standard output, as wide as the terminal, and unlimited without a terminal."""
     wide = None if sys.stdout.isatty() else 200
     return _Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=wide, emoji=False, markup=False)
 
 
 def plain(text: Any) -> Text:
-    """Text of a file, safe to print: control characters are escaped, and nothing is taken for markup."""
+    """Text from a file, safe to print: control characters are escaped, and markup is printed literally."""
     return Text(shown(safe(str(text))))
 
 
 def no_feature(missing: Iterable[str], known: Iterable[str]) -> str:
-    """That no record has some features, and which names are much like theirs."""
+    """A message that no record has these features, with similar names."""
     known = sorted(known)
     hints = {hint for name in missing if (hint := near_matches(name, known))}
     return f"no record has a feature {', '.join(map(repr, missing))}" + "".join(sorted(hints))
 
 
 def more_text(count: int) -> str:
-    """What is said where a table shows only the first `MOST_ROWS` of so many features."""
+    """The note below a table that shows only the first `MOST_ROWS` of `count` features."""
     return f"and {count - MOST_ROWS:,} more features (--json has all of them)"
 
 
@@ -170,7 +169,7 @@ def add_row(made: Table, *cells: Any) -> None:
 
 
 def emit(value: Any, *, err: bool = False) -> None:
-    """One JSON document on standard output, or on standard error where the output is data."""
+    """One JSON document on standard output, or on standard error if standard output carries data."""
     say(json_line(value), err=err)
 
 
@@ -181,8 +180,7 @@ def json_line(value: Any) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """The value with what JSON lacks put into words: NaN and infinities as strings, NumPy numbers as
-    Python's."""
+    """The value in terms of JSON: NaN and infinities become strings, NumPy numbers become Python's."""
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -199,7 +197,7 @@ def jsonable(value: Any) -> Any:
 
 
 def size_text(count: int) -> str:
-    """Bytes as people say them: 512 B, 3.1 MB."""
+    """A readable size: 512 B, 3.1 MB."""
     if count < 1000:
         return f"{count} B"
     value = float(count)
@@ -217,12 +215,12 @@ def count_text(count: int, noun: str, ending: str = "s") -> str:
 
 @contextmanager
 def bar(label: str) -> Iterator[Report]:
-    """A bar on standard error while a block runs, on a terminal only; the block reports to it."""
+    """A progress bar on standard error while a block runs, on a terminal only; the block reports to it."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    # Lines for a terminal go above the bar; output that goes elsewhere must not be redirected to it.
+    # Terminal output is printed above the bar; output that goes elsewhere must not be redirected there.
     bars = Progress(
         *columns,
         TimeRemainingColumn(),
@@ -237,7 +235,7 @@ def bar(label: str) -> Iterator[Report]:
 
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """`bar`, for a block that calls with the steps that it has done since the last call."""
+    """`bar`, for a block that reports the number of steps done since its last call."""
     done = 0
     with bar(label) as report:
 

@@ -45,13 +45,13 @@ output_compression_option = click.option(
     "--output-compression",
     type=Choice(["none", "gzip", "zlib"]),
     default=None,
-    help="Of TFRecord output (default: gzip for a name that ends in .gz).",
+    help="Compression of TFRecord output (default: gzip for a name that ends in .gz).",
 )
 index_option = click.option(
     "--index", "with_index", is_flag=True, help="Also build the indexes of the output."
 )
 shards_option = click.option(
-    "--shards", type=click.IntRange(1, 99999), default=None, help="Write so many shards."
+    "--shards", type=click.IntRange(1, 99999), default=None, help="Number of shards to write."
 )
 
 
@@ -84,7 +84,7 @@ in_out_argument = click.argument(
 )
 @record_type_option
 @on_error_option
-@click.option("--round-floats", is_flag=True, help="Round float64 to float32 where it is not exact.")
+@click.option("--round-floats", is_flag=True, help="Round float64 values that float32 cannot hold exactly.")
 @index_option
 @remote_options
 @json_option
@@ -105,10 +105,10 @@ def convert(
 ) -> int:
     """Convert to and from Parquet, Arrow, JSON lines, npz, WebDataset tar, and TFRecord plain or gzip.
 
-    The formats are told by suffix: .parquet, .arrow, .jsonl, .npz, .tar; the usual names of TFRecord, and no
-    suffix, are TFRecord; other suffixes of OUT need --to. Records keep their order, and converting back gives
-    equal values, kinds and missing features. OUT appears whole or not at all. A record that is not a valid
-    message is an error, and nothing is written; with --on-error skip the other records are.
+    Formats follow from the suffix: .parquet, .arrow, .jsonl, .npz, .tar. The usual TFRecord names, and names
+    without a suffix, mean TFRecord. Other suffixes of OUT need --to. Records keep their order, and converting
+    back gives equal values, types and missing features. OUT appears complete or not at all. If a record is
+    not a valid message, nothing is written; with --on-error skip, the other records are written.
 
     \b
     Examples:
@@ -143,7 +143,7 @@ def convert(
 
 
 def _expanded(paths: Iterable[str], form: str | None) -> list[str]:
-    """Files of other formats are taken by name; only for TFRecord does a folder mean its data files."""
+    """Files of other formats are given by name; a folder means its data files only for TFRecord."""
     found: list[str] = []
     for path in paths:
         if form in (None, "tfrecord") and format_of(path) == "tfrecord" or any(c in path for c in "*?["):

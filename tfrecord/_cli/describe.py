@@ -1,4 +1,4 @@
-"""Records as people read them."""
+"""Records in readable form."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def kind_of(value: Any) -> str:
 
 
 def bytes_text(value: Any, limit: int = _TEXT) -> str:
-    """Text as text in quotes, everything else by what it is."""
+    """Text in quotes; other bytes by their format."""
     content = sniff_bytes(value)
     if content.kind == "text":
         text = as_text(bytes(value[: 4 * limit]))
-        if text is None:  # cut inside a character
+        if text is None:  # truncated inside a character
             text = bytes(value[: 4 * limit]).decode("utf-8", "ignore")
         shown = safe(text[:limit])
         return (
@@ -73,7 +73,7 @@ def feature_json(value: Any) -> Any:
     ["AA=="]}`.
 
     None is a feature without a kind. Floats that JSON lacks are strings: `NaN`, `Infinity`, `-Infinity`, and
-    a NaN of other bits than the usual as `nan:7fc00001`. `text` is used where every value is UTF-8 without
+    a NaN with unusual bits as `nan:7fc00001`. `text` is used where every value is UTF-8 without
     control characters.
     """
     if value is None:
@@ -90,7 +90,7 @@ def feature_json(value: Any) -> Any:
 
 
 def float_json(value: np.float32) -> float | str:
-    """A float32 as the shortest JSON number that gives it back, or a word."""
+    """A float32 as the shortest JSON number that converts back to it, or a word."""
     if np.isfinite(value):
         return float(str(value))
     if np.isnan(value):

@@ -37,7 +37,7 @@ from tfrecord.schema import SchemaCollector, invalid_text
     "form",
     type=Choice(["extended", "text"]),
     default="extended",
-    help="text: as DALI and other readers take it.",
+    help="text: the format for DALI and other readers.",
 )
 @click.option(
     "--columns",
@@ -47,8 +47,8 @@ from tfrecord.schema import SchemaCollector, invalid_text
     help="Keep the values of these features in the index.",
 )
 @record_type_option
-@click.option("--force", is_flag=True, help="Build again what is fresh.")
-@click.option("--check", is_flag=True, help="Build nothing: check indexes and data completely.")
+@click.option("--force", is_flag=True, help="Rebuild fresh indexes too.")
+@click.option("--check", is_flag=True, help="Build nothing; check indexes and data completely.")
 @remote_options
 @json_option
 def index(
@@ -63,12 +63,13 @@ def index(
 ) -> int:
     """Build the index beside each file, or refresh it. Folders are searched recursively.
 
-    A file is checked completely while its index is built. An index is fresh, and stays, where the size and
-    time of the file are those that it was built for; only --check and --force read the file then.
+    A file is checked completely while its index is built. An index is fresh, and is kept, if the file still
+    has the size and modification time that the index was built for; then only --check and --force read the
+    file.
 
-    With --columns the values of some features are kept in the index, so that records can be chosen by them
-    without reading the data; "len(NAME)" keeps how many values a feature has. Without --columns the new index
-    keeps what the old one kept.
+    --columns stores the values of some features in the index, so that records can be selected by them without
+    reading the data; "len(NAME)" stores how many values a feature has. Without --columns, the new index keeps
+    the columns of the old one.
 
     \b
     Examples:
@@ -76,9 +77,9 @@ def index(
       tfrecord index data/*.tfrecord --columns label
     """
     if STREAM in paths:
-        raise click.UsageError("standard input has no place for an index beside it")
+        raise click.UsageError("standard input cannot have an index beside it")
     if form == "text" and columns:
-        raise click.UsageError("a text index keeps no --columns")
+        raise click.UsageError("a text index cannot store --columns")
     missing = [path for path in paths if not os.path.exists(path) and not any(c in path for c in "*?[:@")]
     if missing:
         raise click.UsageError(f"no such file or folder: {missing[0]}")
@@ -114,7 +115,7 @@ def _targets(paths: list[str]) -> list[str]:
 
 
 def _invalid(result: BuildResult) -> str:
-    """How many records of a file of messages are not valid, "" where all are."""
+    """How many records of a file are not valid messages; "" if all are valid."""
     if result.status == "failed":
         return ""
     schema = load_index(result.index_path, result.path).metadata.get("schema") or {}

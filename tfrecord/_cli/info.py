@@ -52,7 +52,7 @@ _SAMPLE_BYTES = 4 << 20
 
 @dataclass
 class Feature:
-    """One feature of one kind, over those files that were looked at."""
+    """One feature of one kind, over the files that were read."""
 
     present: int = 0
     least: int = 1 << 62
@@ -88,8 +88,8 @@ def info(paths: tuple[str, ...], compression: str | None, record_type: str, as_j
     """Records, bytes, compression, record type, index and features of files, and whether shard sets are
     complete.
 
-    At once where there is an index; else a plain file is hopped through, a compressed one read. Features come
-    from the extended index, else from the first records of each file.
+    Immediate with an index. Without one, the headers of a plain file are scanned, and a compressed file is
+    read. Features come from the extended index, or else from the first records of each file.
 
     \b
     Example:
@@ -115,12 +115,12 @@ def info(paths: tuple[str, ...], compression: str | None, record_type: str, as_j
         for path in paths:
             if not is_prepared(path) and (left_out := _left_out(path, files)):
                 them = f"{count_text(len(left_out), 'other file')} in {path}, {left_out[0]} …"
-                say(f"not looked at: {them} (name them, or give a glob)", err=True)
+                say(f"not read: {them} (name them, or give a glob)", err=True)
     return 0 if _is_fine(results, sets) and not any(found["problem"] for found in prepared) else 1
 
 
 def _list_versions(above: dict[str, list[str]], as_json: bool) -> int:
-    """Folders above prepared data sets: which there are."""
+    """List the prepared datasets below folders."""
     if as_json:
         emit({"ok": True, "tfds_versions": above})
     for path, below in above.items():
@@ -130,7 +130,7 @@ def _list_versions(above: dict[str, list[str]], as_json: bool) -> int:
 
 
 def _left_out(path: str, files: list[str]) -> list[str]:
-    """Names in a folder that are not the usual ones of its data files, which may be data all the same."""
+    """Files in a folder that may be data although their names are not the usual ones."""
     if not os.path.isdir(path):
         return []
     names = (name for name in sorted(os.listdir(path)) if name[0] not in "._" and not is_index_name(name))
@@ -139,7 +139,8 @@ def _left_out(path: str, files: list[str]) -> list[str]:
 
 
 def _is_fine(results: list[FileInfo], sets: list[ShardSet]) -> bool:
-    """One shard looked at alone is fine without the others, whose lack is said all the same."""
+    """Whether all is well. A single shard given alone is fine; the report still says that others are
+    missing."""
     complete = len(results) == 1 or all(found.complete for found in sets)
     return complete and not any(result.problem for result in results)
 
@@ -172,8 +173,8 @@ def _trouble(result: FileInfo, error: Exception) -> None:
 
 
 def _index_of(result: FileInfo, compression: str | None) -> RecordIndex | None:
-    """The index from its file, else by hopping; None where the data is damaged, with the records before
-    that."""
+    """The index from its file, or from a header scan; None if the data is damaged. Then the result counts the
+    records before the damage."""
     result.index_path = find_index(result.path)
     if result.index_path is not None:
         try:
@@ -198,7 +199,7 @@ def _is_text(path: str) -> bool:
 
 
 def _features(result: FileInfo, index: RecordIndex | None, compression: str | None) -> None:
-    """The features: of all records from the index, else of the first ones."""
+    """Add the features: of all records from the index, or else of the first records."""
     known = index is not None and bool(index.metadata.get("schema"))
     seen = 0
     source = batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES)
@@ -211,7 +212,7 @@ def _features(result: FileInfo, index: RecordIndex | None, compression: str | No
 
 
 def _checked(source: Iterable[Batch], result: FileInfo) -> Iterator[Batch]:
-    """The valid records; what is wrong with others is the file's problem."""
+    """The valid records; an invalid one is noted as the file's problem."""
 
     def settle(path: str, found: RecordType) -> RecordType:
         result.record_type = found.name
@@ -222,7 +223,7 @@ def _checked(source: Iterable[Batch], result: FileInfo) -> Iterator[Batch]:
 
 
 def _sample(result: FileInfo, batch: Batch) -> bool:
-    """Take in the features of some of the first records; False where there is no use in more."""
+    """Add the features of some of the first records; False if more records are of no use."""
     if result.record_type == "bytes":
         return False
     _note(result, stats_of(batch, None))
@@ -250,7 +251,7 @@ def _note(result: FileInfo, stats: BatchStats) -> None:
 
 
 def _from_index(result: FileInfo, index: RecordIndex) -> None:
-    """What the extended index says of all records; examples stay those of the first record."""
+    """Use what the extended index says about all records; examples stay those of the first record."""
     try:
         schema = merge_schemas([(result.path, index.metadata)], result.record_type)
     except FeatureKindError:  # kinds differ between records: the first records show which
@@ -321,7 +322,7 @@ def _document(results: list[FileInfo], sets: list[ShardSet]) -> dict[str, Any]:
 
 
 def _joined(results: list[FileInfo]) -> dict[tuple[str, str, str], Feature]:
-    """The features of all files, sorted; `no kind` is said only where no file knows a kind."""
+    """The features of all files, sorted; `no kind` appears only if no file knows a kind."""
     joined: dict[tuple[str, str, str], Feature] = {}
     for result in results:
         for key, found in result.features.items():

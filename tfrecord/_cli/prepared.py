@@ -1,4 +1,4 @@
-"""What `info` and `view` say of folders that TFDS prepared."""
+"""What `info` and `view` say about folders that TFDS prepared."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["about", "describe", "versions"]
 
 
 def versions(path: str) -> list[str]:
-    """The prepared versions below a folder that is none itself and has no data; relative to it."""
+    """The prepared versions below a folder that is not one itself and has no data; relative to the folder."""
     if not os.path.isdir(path) or any(is_data_name(name) for name in os.listdir(path)):
         return []
     return [] if is_prepared(path) else list(prepared_below(path))
 
 
 def describe(paths: Iterable[str], counts: Mapping[str, int | None] | None = None) -> list[dict[str, Any]]:
-    """What the metadata says of each path that is a prepared folder.
+    """What the metadata says about each path that is a prepared folder.
 
-    ``counts`` are the numbers of records in files; where they disagree, ``problem`` says so.
+    ``counts`` are the numbers of records in files; if they disagree with the metadata, ``problem`` says so.
     """
     found = []
     for path in paths:
@@ -59,7 +59,7 @@ def _described(folder: str, counts: Mapping[str, int | None]) -> dict[str, Any]:
 
 
 def _features(feature: Feature, name: str) -> Iterator[dict[str, Any]]:
-    """One entry a leaf; those in a sequence say so by ``[]`` in their connector."""
+    """One entry per leaf; a leaf in a sequence has ``[]`` in its connector."""
     if isinstance(feature, FeaturesDict):
         for key, below in feature.items():
             yield from _features(below, f"{name}/{key}" if name else key)
@@ -76,7 +76,7 @@ def _features(feature: Feature, name: str) -> Iterator[dict[str, Any]]:
 
 
 def about(described: Mapping[str, Any]) -> list[str]:
-    """The same as lines of text."""
+    """A description as lines of text."""
     if "name" not in described:
         return [f"wrong: {described['problem']}"]
     title = "/".join(filter(None, (described["name"], described["config"], described["version"])))

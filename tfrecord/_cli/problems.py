@@ -1,4 +1,4 @@
-"""What is wrong with records, said once on standard error, and whether a command goes on."""
+"""Problems with records: reported once on standard error, and whether a command continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ record_type_option = click.option(
     "record_type",
     type=Choice(RECORD_TYPES),
     default="auto",
-    help="What the records are (default: what the first of them say).",
+    help="Type of the records (default: detect from the first records).",
 )
 on_error_option = click.option(
     "--on-error",
@@ -31,7 +31,8 @@ on_error_option = click.option(
 class Problems:
     """Invalid records and doubtful types of one run of a command.
 
-    With ``on_error="raise"`` the first invalid record is raised; else each is said, and `exit_code` is 1.
+    With ``on_error="raise"`` the first invalid record raises; otherwise each is reported, and `exit_code` is
+    1.
     """
 
     def __init__(self, on_error: str = "skip") -> None:
@@ -40,7 +41,7 @@ class Problems:
         self._told: set[str] = set()
 
     def invalid(self, error: TFRecordError) -> None:
-        """A record is not a valid message; commands that read twice meet it twice."""
+        """Report a record that is not a valid message; commands that read twice find it twice."""
         if not self._skips:
             raise error
         place = getattr(error, "path", None), getattr(error, "record", None)
@@ -51,7 +52,7 @@ class Problems:
             complain(str(error))
 
     def settled(self, path: str, found: RecordType) -> RecordType:
-        """What the records of a file are; said where some of them speak against it, or where a function of
+        """The record type of a file; prints its warning, if some records contradict it or another function of
         this library decodes them."""
         doubtful = found.name != "bytes" or found.num_for or "tfrecord." in found.looks_like
         if path not in self._told and found.warning and doubtful:
@@ -61,16 +62,16 @@ class Problems:
 
     @property
     def num_invalid(self) -> int:
-        """How many invalid records there were."""
+        """How many invalid records were found."""
         return len(self._invalid)
 
     @property
     def exit_code(self) -> int:
-        """1 where there was an invalid record."""
+        """1 if there was an invalid record, else 0."""
         return 1 if self._invalid else 0
 
     def finish(self, consequence: str) -> int:
-        """Say how many records were invalid and what became of them; the exit code."""
+        """Print how many records were invalid and what happened to them; returns the exit code."""
         if self._invalid:
             are = "is not a valid message" if self.num_invalid == 1 else "are not valid messages"
             complain(f"{count_text(self.num_invalid, 'record')} {are}: {consequence}")

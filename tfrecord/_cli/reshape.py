@@ -36,7 +36,7 @@ _COPY = 8 << 20
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What was given to any of these commands: where the records are, and how they are written."""
+    """The arguments that these commands share: where the records are, and how to write them."""
 
     inputs: tuple[str, ...]
     output: str
@@ -70,7 +70,7 @@ class Rewrite:
 
 
 def rewriting(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds IN... OUT and the options that all these commands have; they reach the command as a `Rewrite`."""
+    """Add IN... OUT and the options that these commands share; the command gets them as a `Rewrite`."""
 
     @functools.wraps(command)
     def collected(
@@ -84,7 +84,7 @@ def rewriting(command: Callable[..., None]) -> Callable[..., None]:
         given = Rewrite(paths[:-1], paths[-1], compression, output_compression, with_index, as_json)
         command(given, **own)
 
-    # The option that is added last comes first in the help.
+    # The option added last comes first in the help.
     for add in (
         json_option,
         remote_options,
@@ -117,7 +117,7 @@ class Chosen:
 
 
 def frames_of(payloads: BytesColumn) -> bytes:
-    """The frames of payloads: copied from where they lie, where they lie in their frames."""
+    """The frames of payloads, copied directly if the payloads are still in their frames."""
     try:
         framed = BytesColumn(
             payloads.buffers,
@@ -145,12 +145,15 @@ def _positioned(paths: tuple[str, ...]) -> list[str]:
 
 @click.command()
 @click.option(
-    "--shards", type=click.IntRange(1, 99999), default=None, help="So many shards, equal to one record."
+    "--shards",
+    type=click.IntRange(1, 99999),
+    default=None,
+    help="Number of shards, equal to within one record.",
 )
-@click.option("--records", type=click.IntRange(1), default=None, help="Shards of so many records.")
+@click.option("--records", type=click.IntRange(1), default=None, help="Records per shard.")
 @rewriting
 def split(rewrite: Rewrite, shards: int | None, records: int | None) -> None:
-    """Cut files into shards OUT-00000-of-0000N, in stored order; all of them appear, or none.
+    """Split files into shards OUT-00000-of-0000N, in stored order; all shards appear, or none.
 
     \b
     Example:
@@ -165,14 +168,14 @@ def split(rewrite: Rewrite, shards: int | None, records: int | None) -> None:
         count = source.count()
         sizes = [min(records, count - start) for start in range(0, count, records)] or [0]
         if len(sizes) > 99999:
-            raise click.UsageError(f"{len(sizes)} shards are too many; give more --records")
+            raise click.UsageError(f"{len(sizes)} shards are too many; give a larger --records")
     rewrite.write(source, files, "split", shards=shards, sizes=sizes)
 
 
 @click.command()
 @rewriting
 def merge(rewrite: Rewrite) -> None:
-    """Join files into one, in the order given (globs and folders: sorted naturally).
+    """Join files into one, in the order given (globs and folders in natural sort order).
 
     \b
     Example:
@@ -185,7 +188,7 @@ def merge(rewrite: Rewrite) -> None:
 
 @click.command()
 @click.option(
-    "--seed", type=click.IntRange(0, (1 << 63) - 1), default=None, help="The order (default: drawn)."
+    "--seed", type=click.IntRange(0, (1 << 63) - 1), default=None, help="Seed of the order (default: random)."
 )
 @shards_option
 @rewriting
@@ -210,13 +213,13 @@ def shuffle(rewrite: Rewrite, seed: int | None, shards: int | None) -> None:
 @click.option(
     "--where", "conditions", multiple=True, metavar="CONDITION", help="label=3, label=1,2, size>=100 ..."
 )
-@click.option("--positions", default=None, metavar="LIST", help="5,-1,10:20,::2 in the order given.")
+@click.option("--positions", default=None, metavar="LIST", help="5,-1,10:20,::2, in the order given.")
 @shards_option
 @rewriting
 def select(rewrite: Rewrite, conditions: tuple[str, ...], positions: str | None, shards: int | None) -> None:
-    """Write the records at positions, or where features have values; several conditions must hold together.
+    """Write the records at positions, or those whose features meet all conditions.
 
-    Columns kept in the index (tfrecord index --columns label) are used without reading the data.
+    Columns stored in the index (tfrecord index --columns label) are used without reading the data.
 
     \b
     Examples:

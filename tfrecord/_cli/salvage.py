@@ -25,7 +25,7 @@ _LINES = 1000
     "--output-compression",
     type=Choice(["none", "gzip", "zlib"]),
     default=None,
-    help="Of the output (default: gzip for a name that ends in .gz).",
+    help="Compression of the output (default: gzip for a name that ends in .gz).",
 )
 @remote_options
 @json_option
@@ -34,8 +34,8 @@ def salvage(
 ) -> int:
     """Write every good record of a damaged file to a new file, and say what was lost. IN is never changed.
 
-    A record with a damaged payload is left out. After a damaged length the next record is found, wherever it
-    is. Exit code: 0 nothing was lost, 1 something was lost, 2 a file could not be read or written.
+    A record with a damaged payload is left out. After a damaged length, the command searches for the next
+    record. Exit code: 0 nothing was lost, 1 something was lost, 2 a file could not be read or written.
 
     \b
     Example:

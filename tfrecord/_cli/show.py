@@ -1,4 +1,4 @@
-"""`tfrecord head` and `tfrecord show`: records as people read them."""
+"""`tfrecord head` and `tfrecord show`: records in readable form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tfrecord.reader import TFRecordReader
 
 
 class Item(NamedTuple):
-    """A record to show: where it stands, its payload, and what it is."""
+    """A record to show: its place, payload and type."""
 
     path: str
     record: int
@@ -66,9 +66,9 @@ def head(
     compression: Compression | None,
     as_json: bool,
 ) -> int:
-    """Show the first records: text as text, images and sounds by what they are, long lists shortened.
+    """Show the first records: text in quotes, images and sounds by format, long lists shortened.
 
-    With --json one exact record a line.
+    With --json, prints one exact record per line.
 
     \b
     Example:
@@ -103,7 +103,7 @@ def show(
     compression: Compression | None,
     as_json: bool,
 ) -> int:
-    """Show the records at positions: 5, -1 (the last), 10:20, or several with commas between.
+    """Show the records at positions: 5, -1 (the last), 10:20, or several separated by commas.
 
     Positions count from 0 through all files together.
 
@@ -169,7 +169,7 @@ def _words(kind: str) -> str:
 
 
 def _chosen(document: dict[str, Any], kind: str, columns: list[str] | None) -> dict[str, Any]:
-    """The exact record, less the features that were not asked for; of other bytes the `payload`."""
+    """The exact record with only the requested features; for records of bytes, the `payload`."""
     if kind == "bytes":
         return {"payload": document["record"]}
     parts = document if kind == "sequence_example" else {"features": document.get("__example__", document)}

@@ -1,19 +1,18 @@
-"""What a byte string is: an image, a sound, text, or what else people store. Looks at headers, decodes
-nothing."""
+"""Detect what a byte string is: an image, a sound, text, or another common format. Looks only at headers."""
 
 from __future__ import annotations
 
 import json
 from typing import NamedTuple
 
-# The longest text that is looked at whole.
+# The longest text that is checked completely.
 _TEXT_MAX = 1 << 16
 
 
 class Content(NamedTuple):
     """`kind`: "image", "audio", "text", "data" or "empty". `label`: a few words for people.
 
-    `mime`: the type under which a browser shows it, "" where it should not. `extension`: for a file's name.
+    `mime`: the type with which a browser shows it, "" if it should not. `extension`: for a file's name.
     """
 
     kind: str
@@ -23,7 +22,7 @@ class Content(NamedTuple):
 
 
 def sniff_bytes(data: memoryview | bytes) -> Content:
-    """What these bytes are. Never raises, whatever they hold."""
+    """Detect the format of these bytes. Never raises."""
     view = memoryview(data).cast("B")
     if not len(view):
         return Content("empty", "empty")
@@ -150,7 +149,7 @@ def _other(view: memoryview, head: bytes) -> Content | None:
 
 
 def as_text(data: memoryview | bytes) -> str | None:
-    """The bytes as text where they are UTF-8 without control characters, else None."""
+    """The bytes as text if they are UTF-8 without control characters, else None."""
     raw = bytes(data)
     try:
         text = raw.decode("utf-8")
@@ -163,7 +162,7 @@ def as_text(data: memoryview | bytes) -> str | None:
 
 def _text(view: memoryview) -> Content | None:
     part = bytes(view[:_TEXT_MAX])
-    if len(view) > _TEXT_MAX:  # do not stumble over a character that is cut
+    if len(view) > _TEXT_MAX:  # the cut may split a character
         part = part[: -4 + next((i for i in range(4) if part[-4 + i] & 0xC0 != 0x80), 0) or None]
     text = as_text(part)
     if text is None:

@@ -59,8 +59,8 @@ def stats(
 ) -> int:
     """Count, missing, range, mean, number of values and most frequent values of every column.
 
-    One pass, constant memory. Of byte strings the range and mean are those of their sizes. Records that are
-    not valid messages are named and counted as records without features; the exit code is then 1.
+    One pass, constant memory. For byte strings, range and mean refer to their sizes. Records that are not
+    valid messages are named and counted as records without features; the exit code is then 1.
 
     \b
     Example:
@@ -130,7 +130,7 @@ def _spread(counts: Counts) -> dict[str, Any]:
 
 
 def _bucket(number: int) -> str:
-    """The numbers of values that a bucket of lengths is for."""
+    """The range of lengths that a bucket covers."""
     if number < 2:
         return str(number)
     return f"{1 << (number - 1)}-{(1 << number) - 1}"
@@ -159,7 +159,7 @@ def _print(result: BatchStats, top: int) -> None:
     for item in items[:MOST_ROWS]:
         each = _each(item["values_per_record"])
         steps = f" ({_each(item['steps_per_record'])} steps)" if "where" in item else ""
-        if not wide:  # a table would cut names and numbers to pieces
+        if not wide:  # a table would break up names and numbers
             words = f"{item['name']}{steps}  {item['kind']}, {item['missing']:,} missing, {each} values"
             if item["min"] is not None:
                 words += f", {_number(item['min'])} to {_number(item['max'])}, mean {_number(item['mean'])}"
@@ -183,11 +183,11 @@ def _print(result: BatchStats, top: int) -> None:
     if len(items) > MOST_ROWS:
         out.print(more_text(len(items)))
     if any(item["of"] == "bytes" for item in items):
-        out.print("(values: how many a record has; of bytes, min, max and mean are of their sizes)")
+        out.print("(values: how many a record has; for bytes, min, max and mean refer to their sizes)")
 
 
 def _each(per: dict[str, Any]) -> str:
-    """The least and the most of what a record has, and the mean."""
+    """The least, the most and the mean per record."""
     if per["min"] == per["max"]:
         return str(per["max"])
     return f"{per['min']}..{per['max']} ({per['mean']:.3g})"

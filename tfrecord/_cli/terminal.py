@@ -1,4 +1,4 @@
-"""Text for a terminal, whatever it holds and whatever the terminal can show."""
+"""Print any text safely on any terminal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _ERRORS = "tfrecord.plain"
-# What stands for characters of ours where the encoding has no such character.
+# Replacements for our own characters that the encoding lacks.
 _PLAIN = {"…": "...", "«": "<<", "»": ">>", "·": "-", "×": "x"}
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:
-    """What to write instead of characters that the encoding does not have."""
+    """What to write instead of characters that the encoding lacks."""
     assert isinstance(error, UnicodeEncodeError)
     missing = error.object[error.start : error.end]
     return "".join(_PLAIN.get(c) or escaped(c) for c in missing), error.end
@@ -29,7 +29,7 @@ def any_text() -> Iterator[None]:
     before = []
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started this
+        if stream is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
         elif hasattr(stream, "reconfigure"):
             before.append((stream, stream.errors))
@@ -47,16 +47,16 @@ def escaped(character: str) -> str:
 
 
 def safe(text: str, keep: str = "") -> str:
-    """The text with everything escaped that could drive a terminal, change the direction of text, or hide:
-    all that Unicode calls control, format, surrogate, private use, unassigned or separator, but for the space
-    and what is in `keep`."""
+    """The text with every character escaped that could control a terminal, change the text direction or be
+    invisible: all that Unicode calls control, format, surrogate, private use, unassigned or separator, except
+    the space and the characters in `keep`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else escaped(c) for c in text)
 
 
 def shown(text: str) -> str:
-    """The text as standard output can show it: what its encoding does not have is escaped."""
+    """The text as standard output can show it: characters that its encoding lacks are escaped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, _ERRORS).decode(encoding)
 
@@ -67,5 +67,5 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def complain(text: str) -> None:
-    """What is wrong, or should be known, on standard error."""
+    """Print an error or a warning on standard error."""
     say(f"tfrecord: {text}", err=True)

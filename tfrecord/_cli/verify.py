@@ -44,7 +44,7 @@ def verify(
 ) -> int:
     """Check every byte: both checksums of every record, streams to their end, messages completely.
 
-    Prints one line per damage (file, record, offset, reason) and goes on after it; then a summary.
+    Prints one line per damaged place (file, record, offset, reason), then a summary.
 
     \b
     Example:

@@ -20,7 +20,7 @@ from tfrecord.reader import TFRecordReader
 
 @click.command()
 @paths_argument
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port (default: any free port).")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @compression_option
 @record_type_option
@@ -34,10 +34,10 @@ def view(
     record_type: str,
     as_json: bool,
 ) -> None:
-    """Look at records in the browser: pages by position, search on index columns, images, sounds, histograms.
+    """View records in the browser: pages by position, search on index columns, images, sounds, histograms.
 
-    The page is for this machine only (127.0.0.1), under an address with a secret. Ctrl-C ends it. To search,
-    keep columns in the index: tfrecord index FILES --columns label
+    The page is served to this machine only (127.0.0.1), at a secret URL. Ctrl-C stops it. To search, store
+    columns in the index: tfrecord index FILES --columns label
 
     \b
     Example:
@@ -55,7 +55,7 @@ def view(
                 say(server.url)
                 for line in data.about:
                     say(line, err=True)
-                say(f"{count_text(data.count, 'record')}; Ctrl-C ends it", err=True)
+                say(f"{count_text(data.count, 'record')}; Ctrl-C stops the server", err=True)
             if not no_browser:
                 webbrowser.open(server.url)
             try:

@@ -1,9 +1,9 @@
-"""Datasets for PyTorch: each record exactly once over ranks and workers, truly shuffled, resumable."""
+"""Datasets for PyTorch: each record exactly once over ranks and workers, fully shuffled, resumable."""
 
 try:
     import torch as _torch
 except ModuleNotFoundError as error:
-    if error.name != "torch":  # torch is there, but something that it needs is not: its own error says so
+    if error.name != "torch":  # torch is installed but a dependency of it is missing: its own error says so
         raise
     raise ImportError(
         "tfrecord.torch needs PyTorch, which is not installed: pip install 'tfrecord[torch]'", name="torch"

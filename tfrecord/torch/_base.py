@@ -35,7 +35,7 @@ __all__ = ["EpochDataset"]
 
 
 class EpochDataset(IterableDataset[Any]):
-    """An iterable dataset whose passes are numbered epochs, dealt to ranks and workers, and resumable."""
+    """An iterable dataset whose passes are numbered epochs, split over ranks and workers, and resumable."""
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class EpochDataset(IterableDataset[Any]):
         self._fresh()
 
     def _fresh(self) -> None:
-        """What belongs to one process and one time."""
+        """Set the state that belongs to one process and is never pickled."""
         self._current: Pass | None = None
         self._passes = 0
         self._restored: Restored | None = None
@@ -63,14 +63,14 @@ class EpochDataset(IterableDataset[Any]):
 
     def _check_seed(self, world_size: int) -> None:
         if self._drew_seed and world_size > 1:
-            raise ValueError("seed=None gives every rank another order: give all ranks the same seed")
+            raise ValueError("seed=None gives each rank a different order: give all ranks the same seed")
 
-    # ---- what a dataset says of itself ---------------------------------------------------------------------
+    # ---- what subclasses define ----------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def positioned(self) -> bool:
-        """Whether any place of an epoch can be reached at once."""
+        """Whether any position of an epoch can be reached directly."""
 
     @abstractmethod
     def sources(self) -> list[Source]:
@@ -82,18 +82,18 @@ class EpochDataset(IterableDataset[Any]):
 
     @abstractmethod
     def produce(self, epoch: int) -> Callable[..., Iterator[Any]]:
-        """A function from items of an epoch and padding flags to an iterator of what is handed out."""
+        """A function that takes items of an epoch and padding flags, and returns an iterator of outputs."""
 
     @abstractmethod
     def stream(self, epoch: int, consumer: Consumer, skip: int) -> Iterator[tuple[Any, bool]]:
-        """Where places cannot be reached: one consumer's items after the first `skip`, and which is last."""
+        """For datasets without positions: one consumer's items after the first `skip`, and which is last."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What a state must agree with, JSON-able."""
+        """The JSON-able description that a state must match."""
 
     def _described_operations(self) -> dict[str, Any]:
-        """Their part of `describe`, which states of datasets without operations do not have."""
+        """The operations' part of `describe`; absent from states of datasets without operations."""
         return {"operations": [one.describe() for one in self.operations]} if self.operations else {}
 
     @property
@@ -120,11 +120,11 @@ class EpochDataset(IterableDataset[Any]):
         return len(self.plan(self._counter.peek().epoch if epoch is None else epoch))
 
     def open_epoch(self, epoch: int) -> tuple[int, Callable[..., Iterator[Any]], TFRecordError | None]:
-        """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
+        """(number of items over all ranks, result of `produce`, error to raise after the last item)."""
         return self.num_units(epoch), self.produce(epoch), None
 
     def window(self) -> int:
-        """Items worked out at a time."""
+        """How many items are computed at a time."""
         sizes = [size for one in self.operations if isinstance(one, Bucket) for size in one.batch_sizes]
         return max(1, WINDOW // max([self.batch_size or 1, *sizes]))
 
@@ -136,7 +136,7 @@ class EpochDataset(IterableDataset[Any]):
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being read here; before the first item, the one that comes next."""
+        """The epoch being read in this process; before the first item, the next one."""
         if get_worker_info() is None and self._counter.read_by_workers():
             return self._counter.peek().epoch - 1
         if self._current is not None and self._current.start is not None:
@@ -146,14 +146,15 @@ class EpochDataset(IterableDataset[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass epoch `epoch`, also in running workers.
 
-        It starts from its beginning, unless it is the epoch of a state just loaded: then where that state
-        says.
+        It starts from its beginning. The exception is the epoch of a state just loaded, which starts where
+        the state says.
         """
         self._counter.set_epoch(as_integer(epoch, "an epoch", 0, MOST - 2))
         self._current = None
 
     def __iter__(self) -> Iterator[Any]:
-        """The next epoch's items for this rank and worker; it begins (and counts) with the first item."""
+        """The next epoch's items for this rank and worker; the epoch begins (and counts) at the first
+        item."""
         self._current = Pass(self, self._passes)
         self._passes += 1
         return PassIterator(self._current)
@@ -165,8 +166,8 @@ class EpochDataset(IterableDataset[Any]):
         )
 
     def __len__(self) -> int:
-        """What one whole pass of this rank yields, all its workers together (an upper bound where records may
-        be dropped). TypeError where only a pass over the data could tell."""
+        """Number of items that one pass yields on this rank, over all its workers (an upper bound if records
+        may be dropped). Raises TypeError if only a pass over the data could tell."""
         if not self.positioned:
             raise TypeError(
                 f"{type(self).__name__} over compressed files without an index has no length: build an index "
@@ -175,16 +176,16 @@ class EpochDataset(IterableDataset[Any]):
         rank, world_size = self._ranks()
         total = self.num_units()
         if total >= ENDLESS:
-            raise TypeError(f"{type(self).__name__} has no length: it repeats without end")
+            raise TypeError(f"{type(self).__name__} has no length: it repeats forever")
         return Share(total, rank, world_size, split=self.split).rank_length
 
     @property
     def num_skipped(self) -> int:
-        """How many different damaged records were skipped, by this process and the workers of its loaders."""
+        """How many distinct damaged records this process and its loaders' workers have skipped."""
         return self._counter.num_skipped()
 
     def count_skips(self) -> None:
-        """Count in `num_skipped` what is skipped from now on in this process."""
+        """Count records skipped by this process from now on in `num_skipped`."""
         for source in self.sources():
             source.view.store.policy.on_skip = self._counter.record_skip
 
@@ -192,7 +193,7 @@ class EpochDataset(IterableDataset[Any]):
         return self._call
 
     def _say_once(self, bit: int, message: str) -> None:
-        """A warning that only the first pass gives, over all worker processes."""
+        """Give a warning only in the first pass, over all worker processes."""
         if self._counter.first(bit):
             warn_caller(message)
 
@@ -201,24 +202,24 @@ class EpochDataset(IterableDataset[Any]):
     def take(self, count: int) -> Self:
         """A dataset of the first `count` items of each epoch's order: records, or batches with `batch_size`.
 
-        With a shuffle each epoch takes others; choose fixed records by `TFRecordReader.select`.
+        With a shuffle each epoch takes different ones; use `TFRecordReader.select` for a fixed choice.
         """
         return self._with(Take(as_integer(count, "count", 0)), f".take({count})")
 
     def skip(self, count: int) -> Self:
-        """A dataset of each epoch's items but for the first `count`; see `take`."""
+        """A dataset of each epoch's items except the first `count`; see `take`."""
         return self._with(Skip(as_integer(count, "count", 0)), f".skip({count})")
 
     def repeat(self, count: int | None = None) -> Self:
-        """A dataset of which each epoch is `count` epochs of this one, one after another; None: without end.
+        """A dataset in which each epoch is `count` epochs of this one, one after another; None: forever.
 
-        Epoch e of it is the epochs e x `count`, e x `count` + 1, ... of this one.
+        Its epoch e consists of the epochs e x `count`, e x `count` + 1, ... of this one.
         """
         times = None if count is None else as_integer(count, "count", 0)
         return self._with(Repeat(times), f".repeat({'' if count is None else count})")
 
     def _with(self, operation: Operation, text: str) -> Self:
-        """This dataset with one operation more, and an epoch counter of its own."""
+        """This dataset with one more operation, and its own epoch counter."""
         if not self.positioned:
             name, path = text[1:].partition("(")[0], self.sources()[0].paths[0]
             raise ValueError(
@@ -238,14 +239,15 @@ class EpochDataset(IterableDataset[Any]):
     # ---- state ---------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """How far this dataset was read, as a small JSON-able dict; `load_state_dict` goes on from there.
+        """How far this dataset was read, as a small JSON-able dict for `load_state_dict`.
 
-        It holds `epoch` and `position`, the number of items (records, or batches with `batch_size`) that all
-        ranks together have taken, each as many as this one. A state at the end of an epoch is that of the
-        next one's start. One rank's state serves all ranks, also another number of them.
+        It holds `epoch` and `position`: the number of items (records, or batches with `batch_size`) that all
+        ranks together have taken, if each took as many as this one. The state at the end of an epoch equals
+        that at the start of the next one. One rank's state works for all ranks, and for another number of
+        ranks.
 
-        While plain DataLoader workers read, this process cannot know what the loop has consumed, and
-        RuntimeError says so: use `state_at`, or torchdata's StatefulDataLoader, which asks the workers.
+        While plain DataLoader workers read, this process cannot know what the loop has consumed, so this
+        raises RuntimeError. Use `state_at`, or torchdata's StatefulDataLoader, which asks the workers.
         """
         rank, world_size = self._ranks()
         options = self.describe()
@@ -255,7 +257,7 @@ class EpochDataset(IterableDataset[Any]):
             return self._worker_state(info, options, rank, world_size)
         if self._counter.read_by_workers():
             raise RuntimeError(
-                "DataLoader workers read this dataset, and only the loop knows what it has consumed: use "
+                "DataLoader workers read this dataset, so only the loop knows what it has consumed: use "
                 "dataset.state_at(epoch, position), or torchdata's StatefulDataLoader"
             )
         if current is None or current.start is None:
@@ -294,10 +296,10 @@ class EpochDataset(IterableDataset[Any]):
         return full_state(at.start, options, rank, world_size, **more)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state says, with the next pass; it may come from another process or rank count.
+        """Resume from a state in the next pass; it may come from another process or number of ranks.
 
-        Raises ValueError for a state of another seed, data or option, naming what differs, and for one that
-        this number of ranks or workers cannot go on from, with the reason.
+        Raises ValueError for a state with another seed, data or option, naming what differs, and for a state
+        that this number of ranks or workers cannot resume from, with the reason.
         """
         check_state(state, self.describe())
         rank, world_size = self._ranks()
@@ -314,7 +316,7 @@ class EpochDataset(IterableDataset[Any]):
             if info is None or (info.id, info.num_workers) != (worker, num_workers):
                 raise ValueError(
                     f"this is the state of worker {worker} of {num_workers}, for a StatefulDataLoader with "
-                    "as many workers; for another number make a state of what the loop has consumed: "
+                    "as many workers; for another number, make a state from what the loop has consumed: "
                     "dataset.state_at(epoch, position)"
                 )
             start = Start(int(state["epoch"]), int(state["position"]), int(state.get("layout", 0)))
@@ -330,20 +332,20 @@ class EpochDataset(IterableDataset[Any]):
             self._counter.set(start, loaded=True)
 
     def _check_world(self, state: dict[str, Any], world_size: int) -> None:
-        """ValueError where a state needs the number of ranks that it was made with."""
+        """Raise ValueError if a state needs the number of ranks that it was made with."""
         if not self.positioned and state["world_size"] != world_size and state["position"]:
             raise ValueError(
-                f"the state was made with {state['world_size']} ranks, here are {world_size}: "
-                "compressed files without an index are dealt by rank and worker and cannot be resumed on "
+                f"the state was made with {state['world_size']} ranks, but there are {world_size} here: "
+                "compressed files without an index are split by rank and worker and cannot be resumed on "
                 "another number; build an index"
             )
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state after `position` items of `epoch` were taken, as the training loop counts them.
 
-        Items are what the dataset yields (records, or batches with `batch_size`), over all ranks: on each of
-        R ranks that have taken k items it is `k * R`. For loops over a DataLoader with workers, whose
-        prefetched items were not consumed. Raises ValueError where there are not that many items.
+        Items are what the dataset yields (records, or batches with `batch_size`), counted over all ranks: if
+        each of R ranks has taken k items, `position` is `k * R`. Use this for loops over a DataLoader with
+        workers, which read ahead of the loop. Raises ValueError if there are fewer items than that.
         """
         number, place = operator.index(epoch), operator.index(position)
         if not self.positioned:

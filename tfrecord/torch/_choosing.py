@@ -1,4 +1,5 @@
-"""What a dataset has to know of its records before an epoch: which ones a filter keeps, how long they are."""
+"""What a dataset must know about its records before an epoch: which ones a filter keeps, and their
+lengths."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ Predicate = Callable[[Any], Any]
 
 
 class Keep:
-    """Which records of a source a predicate keeps. Each is looked at once, when it is first asked for.
+    """Which records of a source a predicate keeps. Each record is tested once, when it is first needed.
 
-    `batched` predicates get a batch and give a bool a row; others get a record and give one bool.
+    `batched` predicates get a batch and return a bool per row; others get a record and return one bool.
     """
 
     def __init__(self, source: Source, predicate: Predicate, batched: bool, ragged: RaggedOptions) -> None:
@@ -48,28 +49,28 @@ class Keep:
         kept = self._says(chunk)
         if kept is not None:
             return chunk[kept]
-        # Some were left out as damaged, and which ones is not told: one by one, then.
+        # Some damaged records were skipped, and we do not know which ones: test the records one by one.
         found = [position for position in chunk.tolist() if _any(self._says(np.array([position])))]
         return np.array(found, np.int64)
 
     def _says(self, positions: Int64Array) -> npt.NDArray[np.bool_] | None:
-        """A bool for each position; None where records were left out as damaged."""
+        """A bool for each position; None if damaged records were skipped."""
         rows = self._source.fetch(positions)
         if len(rows) < len(positions):
             return None
         return kept_rows(self._source, rows, self._predicate, self._ragged if self._batched else None)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is known is not sent: a worker finds out for the records that it needs.
+        # Results are not pickled: a worker tests the records that it needs.
         return {**self.__dict__, "_known": np.zeros_like(self._known)}
 
 
 def kept_rows(
     source: Source, rows: RowBatch, predicate: Predicate, ragged: RaggedOptions | None
 ) -> npt.NDArray[np.bool_] | None:
-    """Which rows a predicate keeps; it gets batches, with their ragged columns so, or (None) records.
+    """Which rows a predicate keeps. It gets batches with ragged columns in this form, or (None) records.
 
-    None where some rows are no messages and are skipped.
+    Returns None if some rows are not valid messages and are skipped.
     """
     if not len(rows):
         return np.zeros(0, np.bool_)
@@ -97,7 +98,7 @@ def kept_rows(
     kept = np.asarray(said)
     if kept.dtype != np.bool_ or kept.shape != (count,):
         raise TypeError(
-            f"{place}: with batches a filter gives a bool for each row, shape ({count},), "
+            f"{place}: with batches a filter returns a bool for each row, shape ({count},), "
             f"not {kept.dtype} of shape {kept.shape}"
         )
     return kept
@@ -108,17 +109,17 @@ def _any(kept: npt.NDArray[np.bool_] | None) -> bool:
 
 
 def _one_bool(said: Any, place: str) -> bool:
-    """What a predicate said of one record: a bool, or an array or tensor of one."""
+    """A predicate's result for one record: a bool, or an array or tensor with one value."""
     size = getattr(said, "numel", None) or getattr(said, "size", 1)
     if (size() if callable(size) else size) != 1:
-        raise TypeError(f"{place}: a filter gives one bool, not an array of shape {tuple(said.shape)}")
+        raise TypeError(f"{place}: a filter returns one bool, not an array of shape {tuple(said.shape)}")
     return bool(said)
 
 
 def record_lengths(source: Source, key: str | Callable[[Any], Any]) -> Int64Array:
-    """The length of each record, int64 (n,): the number of values of a feature, or what `key` says.
+    """The length of each record, int64 (n,): the number of values of a feature, or what `key` returns.
 
-    The lengths of a feature `x` come from the index where it has the column `len(x)`, else from one pass
+    The lengths of a feature `x` come from the index if it has the column `len(x)`, otherwise from one pass
     over the data.
     """
     if isinstance(key, str):
@@ -130,7 +131,7 @@ def record_lengths(source: Source, key: str | Callable[[Any], Any]) -> Int64Arra
     for positions in _chunks(len(source)):
         rows = source.fetch(positions)
         if len(rows) < len(positions):
-            raise ValueError("bucket_by_length needs whole files: on_error='skip' leaves records out")
+            raise ValueError("bucket_by_length needs every record: on_error='skip' may leave records out")
         measured = _feature_lengths(source, rows, key) if isinstance(key, str) else _said(source, rows, key)
         parts.append(measured)
     return np.concatenate(parts)
@@ -145,7 +146,7 @@ def _feature_lengths(source: Source, rows: RowBatch, key: str) -> Int64Array:
     if isinstance(batch, SequenceBatch):
         batch = batch.feature_lists if key in batch.feature_lists else batch.context
     if not isinstance(batch, ColumnBatch):
-        raise ValueError("records of bytes have no features to measure: give a function")
+        raise ValueError("records of bytes have no features to measure: give a function as key")
     column = batch[key]
     if isinstance(column, Ragged):
         return column.lengths()

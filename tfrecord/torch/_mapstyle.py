@@ -38,8 +38,8 @@ class TFRecordMapDataset(Dataset[Any]):
 
     Args: as in `TFRecordDataset`. `transform` is called with each record.
 
-    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel where the
-    kinds of all features are given. Compressed files are decompressed to temporary space first, in every
+    A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel if the
+    types of all features are given. Compressed files are decompressed to temporary space first, in every
     worker.
     """
 
@@ -71,13 +71,13 @@ class TFRecordMapDataset(Dataset[Any]):
             **known_options(TFRecordMapDataset.__init__, reader_options),
         )
         if self.source.skips:
-            raise ValueError("a map-style dataset cannot leave records out: on_error must be 'raise'")
+            raise ValueError("a map-style dataset cannot skip records: on_error must be 'raise'")
         check_transform(transform)
         self.finish = Finish(transform)
 
     @property
     def reader(self) -> TFRecordReader:
-        """The files; `reader.index.columns["label"]` are values kept in the index, for samplers."""
+        """The files; `reader.index.columns["label"]` are values stored in the index, for samplers."""
         return self._reader
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class TFRecordMapDataset(Dataset[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         """A record for an integer (negative ones from the end); a list of records for a slice or a list."""
-        # A scalar tensor has dimensions, none, and is an index.
+        # A scalar tensor has a shape, (), and is an index.
         if is_integer(index) or (getattr(index, "ndim", None) == 0 and hasattr(index, "__index__")):
             return self._records(np.array([as_position(index, len(self), "records")]))[0]
         return self._records(self.source.view.positions(index))
@@ -122,7 +122,7 @@ class TFRecordMapDataset(Dataset[Any]):
 
 
 def _together(source: Source, rows: RowBatch) -> list[Any] | None:
-    """The records of several rows from columns; None where they have to be decoded one by one."""
+    """The records of several rows from columns; None if they must be decoded one by one."""
     try:
         if (made := source.view.decoder.dicts(rows.payloads)) is not None:
             return made
@@ -136,9 +136,9 @@ def _together(source: Source, rows: RowBatch) -> list[Any] | None:
 
 
 def records_of(batch: ColumnBatch) -> list[dict[str, Any]] | None:
-    """The rows of a batch as dicts, as they are decoded one by one; arrays are views of the columns.
+    """The rows of a batch as dicts, equal to records decoded one by one; arrays are views of the columns.
 
-    None where a record lacks a feature: what is due then depends on the record.
+    None if a record lacks a feature: the result then depends on the record.
     """
     columns: dict[str, Any] = {}
     for name, column in batch.items():

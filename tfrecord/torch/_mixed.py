@@ -1,4 +1,4 @@
-"""One epoch of a mix: items of several sources in the order of its draws."""
+"""One epoch of a mix: items of several sources, in the order in which they are drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["DrawOrder", "MixedBatches", "MixedItems", "MixedPass", "MixedRecords
 
 
 class DrawOrder:
-    """The draws of one pass of a mix, numbered from `start` on."""
+    """The draws of one pass of a mix, numbered from `start`."""
 
     def __init__(self, count: int, start: int) -> None:
         self.count, self.start = count, start
@@ -62,7 +62,7 @@ class MixedItems:
 
 @dataclass
 class MixedPass:
-    """One pass of a mix; a source that is drawn from beyond its end begins a pass of its own."""
+    """One pass of a mix. A source that runs out starts another pass of its own."""
 
     datasets: list[TFRecordDataset]
     mix: MixOrder
@@ -75,7 +75,7 @@ class MixedPass:
         raise NotImplementedError
 
     def _of_pass(self, number: int, source_pass: int, make: Callable[[int, int], Any]) -> Any:
-        """What `make` gives for a source's pass; kept until the next pass."""
+        """The result of `make` for a source's pass, cached until the next pass."""
         held = self._held.get(number)
         if held is None or held[0] != source_pass:
             held = self._held[number] = source_pass, make(number, source_pass)
@@ -91,7 +91,7 @@ class MixedPass:
 
 @dataclass
 class MixedRecords(MixedPass):
-    """Items of the sources, each finished in its own way."""
+    """Items of the sources, each finished by its own source's options."""
 
     finishes: list[Finish]
 
@@ -113,7 +113,7 @@ class MixedRecords(MixedPass):
 
 @dataclass
 class MixedBatches(MixedPass):
-    """Batches of records of all sources."""
+    """Batches that mix records of all sources."""
 
     finish: Finish
     decoding: Source
@@ -151,6 +151,6 @@ class MixedBatches(MixedPass):
             here = np.flatnonzero(sources == number)
             found = self.datasets[number].source.fetch(positions[here])
             parts.append(found)
-            # Where damaged records were left out, which ones is not known: the others move up.
+            # If damaged records were skipped, we do not know which ones: the others move up.
             rows.append(here[: len(found)])
         return join_sources(parts).take(np.argsort(np.concatenate(rows), kind="stable"))

@@ -48,15 +48,18 @@ class MultiTFRecordDataset(EpochDataset):
 
     Args:
         data_pattern: a path with `{}` where the name of a split belongs; it may name a file, glob or folder.
-        index_pattern: the same for index files; None is the sidecars, where there are such.
-        splits: names to weights: finite, not negative, one positive. A split of weight 0 is not opened.
-        infinite: True: each draw is by the weights, and a source begins again when it ends. False: every
-            record comes exactly once; each draw is by weight x share remaining, so the mix thins out evenly.
-        The other arguments: as in `TFRecordDataset`. With `batch_size` a batch is mixed too.
+        index_pattern: the same for index files; None uses the index beside each file, if there is one.
+        splits: names to weights: finite, not negative, at least one positive. A split with weight 0 is not
+            opened.
+        infinite: True: each draw follows the weights, and a source that ends starts again. False: every
+            record comes exactly once; each draw follows weight x remaining share, so all sources run out
+            together.
 
-    An epoch's mix is one sequence, worked out alike by all ranks and workers; empty sources are left out,
-    and a mix of nothing but such ends. A mid-epoch state goes on with any number of workers, but the same
-    number of ranks.
+    The other arguments are those of `TFRecordDataset`. With `batch_size`, each batch mixes records too.
+
+    An epoch's mix is one sequence, which all ranks and workers compute alike. Empty sources are left out; a
+    mix of only empty sources ends at once. A mid-epoch state resumes with any number of workers, but the
+    same number of ranks.
     """
 
     _joined: Source | None
@@ -164,11 +167,11 @@ class MultiTFRecordDataset(EpochDataset):
             datasets: `TFRecordDataset`s (each with its own features, shuffle and transform; with
                 `batch_size` of their own, their batches are mixed), `TFRecordReader`s, or paths, globs and
                 folders.
-            weights: one a dataset. One of weight 0 is not opened.
+            weights: one per dataset. A dataset with weight 0 is not opened.
             transform: called with each item after its dataset's own.
-            batch_size: batches mixed of all; the datasets then have the same features and no transform or
-                batch size.
-            **source_options: arguments of `TFRecordDataset` for those given as readers or paths.
+            batch_size: gives batches that mix records of all datasets, which must then have the same features
+                and no transform or batch size.
+            **source_options: arguments of `TFRecordDataset` for sources given as readers or paths.
         """
         call = call_text(f"{cls.__name__}.from_datasets", MultiTFRecordDataset.from_datasets, locals())
         if len(datasets) != len(weights):
@@ -182,7 +185,7 @@ class MultiTFRecordDataset(EpochDataset):
         self._call = call
         if source_options and all(isinstance(given, TFRecordDataset) for given in datasets):
             raise TypeError(
-                f"{', '.join(source_options)}: for readers and paths only, datasets have options of their own"
+                f"{', '.join(source_options)}: for readers and paths only; datasets have their own options"
             )
         check_transform(transform)
         padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
@@ -199,11 +202,11 @@ class MultiTFRecordDataset(EpochDataset):
         for dataset in datasets:
             if any(isinstance(operation, Filter) for operation in dataset.operations):
                 raise ValueError(
-                    "a mix needs as many items of a dataset in each epoch, and filter after take or skip may "
-                    "give another number each time: filter first"
+                    "a mix needs the same number of items of a dataset in each epoch, but filter after "
+                    "take or skip may give a different number each time: filter first"
                 )
             if dataset.positioned and dataset.num_units(0) >= ENDLESS:
-                raise ValueError("a dataset that repeats without end is no part of a mix: use infinite=True")
+                raise ValueError("a dataset that repeats forever cannot be part of a mix: use infinite=True")
         self._finishes = [self._finish_of(dataset) for dataset in datasets]
         if self.batch_size is not None:
             self._decoding()
@@ -211,13 +214,14 @@ class MultiTFRecordDataset(EpochDataset):
         check_split(self.split, self.sources(), drops)
 
     def _finish_of(self, dataset: TFRecordDataset) -> Finish:
-        """What is done with a dataset's items: its own, then the mix's. ValueError where both cannot be."""
+        """How a dataset's items are finished: its own options, then the mix's. ValueError if they
+        conflict."""
         own, then = dataset.finish, self.finish
         if dataset.split != "exact":
-            raise ValueError("the mix deals to the ranks: leave the datasets' own split at 'exact'")
+            raise ValueError("the mix splits items over ranks: leave the datasets' own split at 'exact'")
         if self.batch_size is not None and (dataset.gives_batches or own.transform is not None):
             raise ValueError(
-                "a mix with batch_size needs datasets without batch_size and transform of their own"
+                "a mix with batch_size needs datasets without their own batch_size and transform"
             )
         transform = own.transform or then.transform
         if own.transform is not None and then.transform is not None:
@@ -227,7 +231,7 @@ class MultiTFRecordDataset(EpochDataset):
 
     @property
     def positioned(self) -> bool:
-        """False where a source is compressed and has no index."""
+        """False if a source is compressed and has no index."""
         return all(dataset.positioned for dataset in self.datasets)
 
     def sources(self) -> list[Source]:
@@ -243,7 +247,7 @@ class MultiTFRecordDataset(EpochDataset):
         return [dataset.num_units(epoch) for dataset in self.datasets]
 
     def order(self, epoch: int, source_pass: int = 0) -> Order:
-        """The draws of an epoch; those of a repetition's passes follow each other."""
+        """The draws of an epoch; with `repeat`, those of its passes one after another."""
         total = sum(self._counts(epoch))
         if not self.infinite or not total:
             return DrawOrder(total, (epoch - source_pass) * total)
@@ -272,7 +276,7 @@ class MultiTFRecordDataset(EpochDataset):
         return super().__len__()
 
     def produce(self, epoch: int) -> Callable[..., Iterator[Any]]:
-        """A function from items and padding flags to an iterator of what is handed out, for one epoch."""
+        """For one epoch: a function that takes items and padding flags and returns an iterator of outputs."""
         return MixedItems(self.plan(epoch), partial(self._mixed, self._first_pass(epoch)))
 
     def _mixed(self, first: int, number: int) -> MixedPass:
@@ -289,7 +293,7 @@ class MultiTFRecordDataset(EpochDataset):
     def filter(self, predicate: Callable[[Any], Any]) -> MultiTFRecordDataset:
         """The mix of the datasets' records for which `predicate` is true; see `TFRecordDataset.filter`.
 
-        With `batch_size` it is called with batches of one dataset each.
+        With `batch_size` it is called with batches, each from one dataset.
         """
         if self.operations:
             raise ValueError("filter a mix before take, skip and repeat")
@@ -321,9 +325,13 @@ class MultiTFRecordDataset(EpochDataset):
         """One consumer's items after the first `skip`, and which is the last."""
         for dataset in self.datasets:
             if dataset.operations:
-                raise ValueError("datasets with take, skip or repeat mix only where all have positions")
+                raise ValueError(
+                    "datasets with take, skip or repeat mix only if every source is plain or has an index"
+                )
             if dataset.batch_size is not None:
-                raise ValueError("batches of compressed files without an index do not mix: build an index")
+                raise ValueError(
+                    "batches of compressed files without an index cannot be mixed: build an index"
+                )
             if not dataset.positioned:
                 dataset.say_what_streams_cost(consumer)
         epoch = self.state_epoch(epoch)
@@ -349,10 +357,10 @@ class MultiTFRecordDataset(EpochDataset):
         return self.datasets[number].decode(path, record, payload, self._finishes[number])
 
     def _mixed_payloads(self, epoch: int, consumer: Consumer, rng: random.Random) -> Iterator[Tagged]:
-        """Payloads drawn by the weights from this consumer's shares, while they last (or again and again)."""
+        """Payloads drawn by weight from this consumer's shares, until they run out (or forever)."""
         passes = [0] * len(self.datasets)
         running = [dataset.payloads(epoch, consumer) for dataset in self.datasets]
-        fresh = set(range(len(running)))  # begun and without a payload yet
+        fresh = set(range(len(running)))  # started, no payload yet
         alive = list(range(len(running)))
         while alive:
             number = rng.choices(alive, [self.weights[i] for i in alive])[0]
@@ -368,7 +376,7 @@ class MultiTFRecordDataset(EpochDataset):
                 alive.remove(number)
 
     def describe(self) -> dict[str, Any]:
-        """What a state must agree with, JSON-able."""
+        """The JSON-able description that a state must match."""
         return {
             "seed": self.seed,
             "sources": [dataset.describe() for dataset in self.datasets],
@@ -382,8 +390,9 @@ class MultiTFRecordDataset(EpochDataset):
     def _check_world(self, state: dict[str, Any], world_size: int) -> None:
         if state["world_size"] != world_size and state["position"]:
             raise ValueError(
-                f"the state of this mix was made with {state['world_size']} ranks, here are {world_size}: "
-                "a mix goes on with the ranks it was begun with, among which its weights were kept"
+                f"the state of this mix was made with {state['world_size']} ranks, but there are "
+                f"{world_size} here: a mix resumes only on the same number of ranks, "
+                "because its weights hold for each rank"
             )
 
 

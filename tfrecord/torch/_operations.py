@@ -1,6 +1,6 @@
 """`take`, `skip`, `repeat`, `filter` and `bucket_by_length`, as steps from an order of records to a plan.
 
-What `describe` gives goes into states, which are refused where it differs.
+The result of `describe` goes into states. A state whose description differs is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bucket", "Filter", "Operation", "Repeat", "Skip", "Take", "make_plan"]
 
-# An epoch of an endless repetition begins at a multiple of this, so that no two epochs are alike.
+# Each epoch of an endless repetition starts at a multiple of this, so that no two epochs are alike.
 _ENDLESS_PASSES = 1 << 20
 
 
@@ -36,7 +36,7 @@ class Take:
 
 @dataclass(frozen=True)
 class Skip:
-    """All items but the first."""
+    """All items except the first `count`."""
 
     count: int
 
@@ -46,7 +46,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Several epochs as one; None: without end."""
+    """Several epochs as one; None: forever."""
 
     times: int | None
 
@@ -55,7 +55,7 @@ class Repeat:
 
     @property
     def stride(self) -> int:
-        """By how much the epochs of two neighbouring epochs are apart."""
+        """By how much the first epochs of two consecutive repetitions differ."""
         return _ENDLESS_PASSES if self.times is None else self.times
 
 
@@ -71,7 +71,7 @@ class Filter:
 
 @dataclass(frozen=True, eq=False)
 class Bucket:
-    """Batches of records of like lengths; `lengths` is that of every record of the source."""
+    """Batches of records of similar length; `lengths` holds the length of every record of the source."""
 
     lengths: Int64Array
     boundaries: Sequence[int]

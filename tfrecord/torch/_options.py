@@ -28,7 +28,7 @@ __all__ = [
     "open_source",
 ]
 
-# What datasets have under names of their own, or as arguments of their own.
+# Reader options that datasets take under another name, or as their own arguments.
 _NOT_PASSED_ON = (
     "paths",
     "index",
@@ -60,9 +60,9 @@ class ReaderOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """How a dataset orders, deals and batches an epoch, as the caller gave it: see `TFRecordDataset`.
+    """How a dataset orders, splits and batches an epoch, as the caller gave it: see `TFRecordDataset`.
 
-    Raises ValueError or TypeError for options that are not as said.
+    Raises ValueError or TypeError for invalid options.
     """
 
     seed: int | None = 0
@@ -82,19 +82,19 @@ class DatasetOptions:
         if self.batch_size is not None:
             as_integer(self.batch_size, "batch_size", 1)
         elif self.drop_last:
-            raise ValueError("drop_last needs a batch_size (the DataLoader has a drop_last of its own)")
+            raise ValueError("drop_last needs a batch_size (the DataLoader has its own drop_last)")
         as_integer(self.prefetch, "prefetch", 0)
 
 
 def asked_features(
     features: Any, description: Any, sequence_features: Any, sequence_description: Any
 ) -> dict[str, Any]:
-    """Options of a reader for what is asked for under 2.x's names, or under 1.x's.
+    """Reader options for the requested features, given under the names of 2.x or of 1.x.
 
-    A description alone declares plain Examples, as for the loaders, and what it names must be there.
+    A description alone declares plain Examples, as in the loaders, and requires what it names.
 
     Raises:
-        TypeError: one thing is given under both names.
+        TypeError: the same thing is given under both names.
     """
     found: dict[str, Any] = {}
     if features is not None or description is not None:
@@ -108,7 +108,7 @@ def asked_features(
 
 
 def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int | None]:
-    """The two options that shuffle; a queue size of 0 is none."""
+    """Check the two shuffle options; a queue size of 0 means no queue."""
     if shuffle is None:
         shuffle = False
     if not isinstance(shuffle, bool) and shuffle != "block":
@@ -117,7 +117,7 @@ def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int
 
 
 def as_integer(value: Any, what: str, least: int | None = None, most: int | None = None) -> int:
-    """`value` as an int; TypeError where it is none, ValueError outside of `least` .. `most`."""
+    """`value` as an int; TypeError if it is not one, ValueError outside `least` .. `most`."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -130,7 +130,7 @@ def as_integer(value: Any, what: str, least: int | None = None, most: int | None
 
 
 def check_transform(transform: Any) -> None:
-    """TypeError where it is no function."""
+    """Raise TypeError if it is not callable."""
     if transform is not None and not callable(transform):
         raise TypeError(f"transform is a function, got {type(transform).__name__}")
 
@@ -138,7 +138,7 @@ def check_transform(transform: Any) -> None:
 def known_options(called: Callable[..., Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
     """`options`, if the reader has them all.
 
-    TypeError for another, which blames the function that the user called and names what is like it.
+    Otherwise raises TypeError, which blames the function that the user called and suggests similar names.
     """
     reader_options = [
         name for name in inspect.signature(TFRecordReader).parameters if name not in _NOT_PASSED_ON
@@ -175,7 +175,7 @@ def open_source(
 
 
 def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
-    """Equal shares need exact counts: ValueError where they cannot be had."""
+    """Equal shares need exact counts: ValueError if these cannot be known."""
     if split == "exact":
         return
     if drop_none or any(source.skips for source in sources):

@@ -1,4 +1,4 @@
-"""One pass over a dataset, and how far it is."""
+"""One pass over a dataset, and its progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Step(NamedTuple):
 class Pass:
     """One pass over a dataset by this process.
 
-    Which epoch it is is settled at the first item, so that a loader may make iterators that it never uses.
+    The first item decides which epoch it is, because a loader may create iterators that it never uses.
     """
 
     def __init__(self, dataset: Any, number: int) -> None:
@@ -70,7 +70,7 @@ class Pass:
                 source.end_pass()
 
     def close(self, *, wait: bool) -> None:
-        """Read nothing more; the state stays. `wait`: until the thread of `prefetch` has ended."""
+        """Stop reading; the state stays. `wait`: wait until the `prefetch` thread has ended."""
         if isinstance(self._steps, Prefetched) and not wait:
             self._steps.stop()
         elif isinstance(self._steps, Generator | Prefetched):
@@ -85,7 +85,7 @@ class Pass:
         assert self.start is not None
         dataset._current = self
         if over is not None and dataset._loader_state.finished:
-            return iter(())  # the loader throws this pass away, and asks for the next one
+            return iter(())  # the loader discards this pass and asks for the next one
         dataset.count_skips()
         if dataset.positioned:
             steps = self._of_places(over, (rank, world_size, worker, num_workers))
@@ -96,7 +96,7 @@ class Pass:
         return steps
 
     def _bind(self) -> Restored | None:
-        """Take the epoch that comes next, or go on with the restored one; gives back one that was over."""
+        """Start the next epoch, or resume the restored one; returns a restored pass that was already over."""
         dataset = self.dataset
         info = get_worker_info()
         key = None if info is None else PassKey.of_worker(info, self.number)
@@ -106,7 +106,7 @@ class Pass:
             self.start = dataset._counter.begin(key)
             return None
         if restored.done and dataset._counter.all_done(key):
-            # Every worker's share was done: that epoch is over, and this is the next one's pass.
+            # All workers had finished their shares: that epoch is over, and this pass is the next one.
             self.start = Start(restored.start.epoch + 1)
             if not dataset._loader_state.finished:
                 dataset._counter.begin_next(self.start.epoch)
@@ -121,7 +121,7 @@ class Pass:
         rank, world_size, worker, num_workers = place
         total, produce, failure = dataset.open_epoch(self.start.epoch)
         if over is not None:
-            # The loader goes on asking behind the worker that gave the last item: there the shares begin.
+            # The loader asks the worker after the one that gave the last item, so the shares begin there.
             before = Share(
                 total, rank, world_size, split=dataset.split, start=over.start.position
             ).rank_length
@@ -132,7 +132,7 @@ class Pass:
         return _steps_of_places(self.share, produce, dataset.window(), self.items_consumed, failure)
 
     def _warn_of_unequal_ranks(self, total: int) -> None:
-        """Say once that some ranks get one batch more: a training step then waits for the others for ever."""
+        """Warn once that some ranks get one more batch: a training step then waits for the others forever."""
         share = self.share
         assert share is not None
         more = (total - share.start) % share.world_size
@@ -140,9 +140,9 @@ class Pass:
             return
         if self.dataset._counter.first(2):
             warn_caller(
-                f"{more} of {share.world_size} ranks get one batch more than the others; with DDP their last "
-                "step waits for ever. split='drop' or 'pad' gives every rank the same number of batches "
-                "(split='exact' is for loops that allow for it, as DDP's Join does)"
+                f"{more} of {share.world_size} ranks get one more batch than the others; with DDP their last "
+                "step waits forever. split='drop' or 'pad' gives every rank the same number of batches "
+                "(split='exact' is for loops that can handle this, for example with DDP's Join)"
             )
 
     def _of_stream(self, consumer: Consumer) -> Iterator[_Step]:
@@ -150,8 +150,9 @@ class Pass:
         assert start is not None
         if start.layout and start.layout != consumer.num_workers:
             raise ValueError(
-                f"the state was made without workers, here are {consumer.num_workers}: compressed files "
-                "without an index are dealt by worker and cannot be resumed on another number; build an index"
+                f"the state was made without workers, but there are {consumer.num_workers} here: "
+                "compressed files without an index are split by worker and cannot be resumed on another "
+                "number; build an index"
             )
         self.items_consumed = max(self.items_consumed, start.position)
         items = self.dataset.stream(start.epoch, consumer, self.items_consumed)
@@ -180,7 +181,7 @@ def _steps_of_places(
 
 
 class PassIterator:
-    """What a loop holds: the items of a pass. When it goes, the pass reads nothing more; its state stays."""
+    """The iterator that a loop holds. When it is deleted, the pass stops reading; its state stays."""
 
     def __init__(self, of: Pass) -> None:
         self._pass = of
@@ -192,7 +193,7 @@ class PassIterator:
         return self._pass.next_item()
 
     def close(self) -> None:
-        """Read nothing more, and end the thread of `prefetch`; the dataset's state stays where it is."""
+        """Stop reading, and end the `prefetch` thread; the dataset's state stays where it is."""
         self._pass.close(wait=True)
 
     def __del__(self) -> None:

@@ -20,10 +20,10 @@ _running: weakref.WeakSet[Prefetched[Any]] = weakref.WeakSet()
 
 
 class Prefetched(Generic[T]):
-    """The items of an iterator, up to `depth` of them prepared ahead by a thread of its own.
+    """The items of an iterator, up to `depth` of them prepared ahead by its own thread.
 
-    What the iterator raises comes after the items before it. The thread holds no reference to this object;
-    it ends with the items, at `close`, and when this object goes.
+    An error of the iterator is raised after the items before it. The thread holds no reference to this
+    object; it ends after the last item, at `close`, and when this object is deleted.
     """
 
     def __init__(self, items: Iterator[T], depth: int) -> None:
@@ -48,20 +48,22 @@ class Prefetched(Generic[T]):
         if self._ended:
             raise StopIteration
         if self._pid != os.getpid():
-            raise RuntimeError("this pass was begun before the process forked: begin another one here")
+            raise RuntimeError("this pass began before the process forked: start a new one here")
         item, failure = self._results.get()
         if failure is not None:
             self._ended = True
             try:
                 raise failure
             finally:
-                del failure  # its traceback holds this frame: the cycle would keep what the caller drops
+                del (
+                    failure
+                )  # its traceback holds this frame: the cycle would keep alive what the caller drops
         self._room.release()
         found: T = item
         return found
 
     def close(self) -> None:
-        """End the thread, and wait for it: at most for the item that it works on."""
+        """End the thread and wait for it, at most until its current item is done."""
         self._ended = True
         self.stop()
         if self._pid == os.getpid() and self._thread is not threading.current_thread():
@@ -90,7 +92,7 @@ def _fill(
             if stop.is_set():
                 return
             results.put((next(items), None))
-    except BaseException as error:  # StopIteration too; the caller gets it where its item would have come
+    except BaseException as error:  # StopIteration too; the caller gets it in place of its item
         results.put((None, error))
     finally:
         close = getattr(items, "close", None)
@@ -100,6 +102,6 @@ def _fill(
 
 @atexit.register
 def _close_all() -> None:
-    """A thread that works while the interpreter goes down may crash it."""
+    """End all threads: one that runs while the interpreter shuts down may crash it."""
     for prefetched in list(_running):
         prefetched.close()

@@ -1,4 +1,4 @@
-"""From places of an epoch to what a loader gets: records or batches, transformed, with readahead."""
+"""From positions of an epoch to what a loader gets: records or batches, transformed, with readahead."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ BoolArray = npt.NDArray[np.bool_]
 Locate = Callable[[int], tuple[str, int]]
 
 PADDING = "is_padding"
-# Places worked out at a time: enough that the order costs little, few enough that the first item comes at
-# once.
+# Positions computed at a time: enough that the order costs little, few enough that the first item comes
+# quickly.
 WINDOW = 8192
 _FIRST_CHUNK, _CHUNK = 16, 256
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What is done with decoded records or batches before they are handed out."""
+    """How decoded records or batches are finished before they are returned."""
 
     transform: Callable[[Any], Any] | None = None
     drop_none: bool = False
@@ -49,7 +49,7 @@ class Finish:
     mark_padding: bool = False
 
     def record(self, item: Any, padding: bool, path: str, record: int) -> Any:
-        """One record: marked, transformed; DROPPED where the transform drops it."""
+        """One record, marked and transformed; DROPPED if the transform drops it."""
         if self.mark_padding:
             item = _marked(item, padding)
         if self.transform is None:
@@ -89,14 +89,14 @@ class BothTransforms:
 
 
 def _marked(item: Any, flag: Any) -> Any:
-    """The item with `is_padding`; payloads that are bytes become the key "record"."""
+    """The item with `is_padding`; payloads of bytes go under the key "record"."""
     if isinstance(item, tuple):
         return (_marked(item[0], flag), *item[1:])
     if not isinstance(item, dict):
         item = {"record": item}
     if PADDING in item:
         raise ValueError(
-            f"the records have a feature {PADDING!r}, the name of split='pad''s mark: leave it out"
+            f"the records have a feature {PADDING!r}, the key that split='pad' sets: leave the feature out"
         )
     item[PADDING] = flag
     return item
@@ -105,7 +105,7 @@ def _marked(item: Any, flag: Any) -> Any:
 def produce_items(
     source: Source, plan: Plan, batches: bool, finish: Finish, items: Int64Array, padding: BoolArray
 ) -> Iterator[Any]:
-    """These items of a plan, one by one (DROPPED for one that is left out)."""
+    """These items of a plan, one by one (DROPPED for an item that is left out)."""
     positions, row_splits = plan.records(items)
     if batches:
         return _batches(source, positions, row_splits, padding, finish)
@@ -133,7 +133,7 @@ def _records(source: Source, positions: Int64Array, padding: BoolArray, finish: 
 
 
 def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
-    """As above where damaged records are skipped: of several, it is not told which are missing."""
+    """As above if damaged records are skipped: of several, we do not know which are missing."""
     for i in range(len(positions)):
         rows = source.fetch(positions[i : i + 1])
         if not len(rows.payloads):
@@ -157,7 +157,7 @@ def _batches(
 
 
 def finish_batch(source: Source, payloads: BytesColumn, locate: Locate, padded: bool, finish: Finish) -> Any:
-    """A batch of payloads decoded and finished; DROPPED where all of it was damaged and skipped."""
+    """A batch of payloads decoded and finished; DROPPED if all of it was damaged and skipped."""
     batch = source.decode_batch(payloads, locate)
     count = len(batch) if isinstance(batch, BytesColumn) else batch.num_rows
     return finish.batch(batch, padded, locate, count) if count else DROPPED
@@ -166,7 +166,7 @@ def finish_batch(source: Source, payloads: BytesColumn, locate: Locate, padded: 
 def payload_batches(
     source: Source, records: Iterator[tuple[str, int, Any]], batch_size: int, drop_last: bool, finish: Finish
 ) -> Iterator[tuple[Any, bool]]:
-    """Batches of payloads that come one by one, and which is the last."""
+    """Batches of payloads that arrive one by one, and which is the last."""
     held: list[tuple[str, int, Any]] = []
     source.prepare()
     for record, last in with_last(records):

@@ -1,4 +1,5 @@
-"""Streams of payloads: a shuffle queue bounded in records and bytes, and the end seen one item ahead."""
+"""Streams of payloads: a shuffle queue bounded in records and bytes, and one item of lookahead for the
+end."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ T = TypeVar("T")
 def shuffle_payloads(
     payloads: Iterator[tuple[Any, int, Any]], size: int, most_bytes: int | None, rng: random.Random
 ) -> Iterator[tuple[Any, int, Any]]:
-    """Each payload comes out of those that wait, drawn at random.
+    """Payloads drawn at random from a queue.
 
-    At most `size` wait, and at most `most_bytes` bytes (but one payload always may). Payloads are copied, so
-    that the buffers they were read in are not kept.
+    The queue holds at most `size` payloads and at most `most_bytes` bytes (but always room for one payload).
+    Payloads are copied, so that the buffers they were read into are not kept.
     """
     held: list[tuple[Any, int, Any]] = []
     total = 0

@@ -1,4 +1,4 @@
-"""Decoded batches as tensors, and what becomes of their ragged columns."""
+"""Decoded batches as tensors, and the form of their ragged columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("ragged", "pad", "nested")
 class RaggedOptions:
     """How a batch holds ragged columns; `pad_value` and `max_length` may be dicts by feature.
 
-    Raises ValueError or TypeError for options that are not as said.
+    Raises ValueError or TypeError for invalid options.
     """
 
     kind: str = "ragged"
@@ -38,19 +38,19 @@ class RaggedOptions:
         }
         for name, value in given.items():
             if value is not None and self.kind != "pad":
-                raise ValueError(f"{name} is for ragged='pad', not for ragged={self.kind!r}")
+                raise ValueError(f"{name} needs ragged='pad', not ragged={self.kind!r}")
         lengths = self.max_length.values() if isinstance(self.max_length, Mapping) else [self.max_length]
         for length in lengths:
             _check_width("max_length", length, 0)
         _check_width("pad_to_multiple_of", self.pad_to_multiple_of, 1)
 
     def value_of(self, name: str) -> Any:
-        """What fills up the short rows of a feature."""
+        """The value that pads short rows of a feature."""
         value = self.pad_value.get(name) if isinstance(self.pad_value, Mapping) else self.pad_value
         return 0 if value is None else value
 
     def length_of(self, name: str) -> int | None:
-        """How many values of a row are kept; None: all."""
+        """How many values of each row are kept; None: all."""
         found = self.max_length.get(name) if isinstance(self.max_length, Mapping) else self.max_length
         return None if found is None else int(found)
 
@@ -81,7 +81,7 @@ def tensors_of(batch: Any, options: RaggedOptions) -> Any:
             tensors[name] = column
             continue
         if f"{name}_mask" in batch:
-            raise ValueError(f"the mask of {name!r} has the name of a feature, '{name}_mask'")
+            raise ValueError(f"the mask of {name!r} needs the name '{name}_mask', which is already a feature")
         tensors[name], tensors[f"{name}_mask"] = _padded(name, column, options)
     return tensors
 

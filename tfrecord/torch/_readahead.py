@@ -1,4 +1,4 @@
-"""Telling the system which records come next, where they are not in memory yet."""
+"""Hints to the system about which records come next, if they are not in memory yet."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tfrecord.sampling.permutation import Int64Array
 
 __all__ = ["Readahead"]
 
-# Told of at once: bytes, growing so that the first record need not wait for many, and records. Two such
-# pieces may be on their way.
+# Size of one hint in bytes, growing so that the first record need not wait for many, and in records. Two
+# hints may be in flight.
 _FIRST_BYTES, _PIECE_BYTES = 4 << 20, 32 << 20
 _PIECE = 8192
 _SAMPLE = 32
@@ -49,14 +49,14 @@ class Readahead:
         self._bytes = _PIECE_BYTES if any(map(is_url, store.paths)) else _FIRST_BYTES
 
     def reach(self, position: int) -> None:
-        """The reading goes on up to this number of positions."""
+        """Reading continues up to this number of positions."""
         while self._told < len(self._positions) and position > self._next:
-            # The piece before this one is being read; what it left unread and this piece are on their way.
+            # The piece before this one is being read; the rest of it and this piece are in flight.
             self._next = self._told
             self._told = self._tell(self._told)
 
     def _tell(self, begin: int) -> int:
-        """Tell of a piece from `begin` on; where it ends."""
+        """Give a hint for a piece that starts at `begin`; returns where it ends."""
         store = self._store
         piece = self._positions[begin : begin + _PIECE]
         if self._in_memory(piece[:: max(1, len(piece) // _SAMPLE)]):
@@ -78,7 +78,7 @@ class Readahead:
         return begin + count
 
     def _in_memory(self, sample: Int64Array) -> bool:
-        """Whether all these records are in memory, or are of no file that a hint is for."""
+        """Whether all these records are in memory, or in files for which no hints are given."""
         numbers, records = self._store.places(sample)
         for number in np.unique(numbers).tolist():
             file = self._open(number)
@@ -90,7 +90,7 @@ class Readahead:
         return True
 
     def _open(self, number: int) -> Any:
-        """A file that is not compressed; None where it cannot be opened, of which the reading will tell."""
+        """An uncompressed file; None if it cannot be opened, which reading will then report."""
         try:
             return None if self._store.compression(number) else self._store.open(number)
         except (OSError, TFRecordError):

@@ -50,53 +50,55 @@ Payload = tuple[str, int, Any]  # path, record, payload
 
 
 class TFRecordDataset(EpochDataset):
-    """Records of TFRecord files, each exactly once an epoch over all ranks and workers.
+    """Records of TFRecord files, each exactly once per epoch over all ranks and workers.
 
     Args:
         data_path: a path, a list, a glob or a folder, or a `TFRecordReader`.
-        index_path: None is the sidecar beside each file, where there is one (else headers are scanned); or
-            a path, a list of one a file, a folder, or False.
+        index_path: None uses the index beside each file, if there is one (otherwise headers are scanned); or
+            a path, a list with one path per file, a folder, or False.
         description: the features to read: names, or names to types (`"byte"`, `"int"`, `"float"`) or specs. A
-            record without a feature that is named so is a MissingFeatureError (a KeyError); specs say for
-            themselves what a record without them is.
-        shuffle_queue_size: shuffle through a queue of so many records. Beside `shuffle` it only counts for
-            compressed files without an index, whose shuffle is a queue; elsewhere a warning says so.
-        transform: called with each record (or batch) after the shuffle, in the worker; what it returns is
-            given out.
+            record that lacks a named feature raises MissingFeatureError (a KeyError); each spec has its own
+            rule for missing features.
+        shuffle_queue_size: shuffle through a queue of this many records. If `shuffle` is given too, the size
+            is used only for compressed files without an index, whose shuffle is a queue; otherwise you get a
+            warning.
+        transform: called with each record (or batch) after the shuffle, in the worker; its result is
+            yielded.
         sequence_description: the feature lists of SequenceExamples; items are then pairs (context, lists).
-        compression_type: None looks at the content.
-        features, sequence_features: the same, by the rules of `TFRecordReader`: a record without a feature
-            that is asked for by name or short name has an empty one.
-        shuffle: False; True is a permutation of all records; "block" one that keeps to neighbourhoods
-            (blocks of 1,024, mixed in groups of 8), for disks that dislike random reads.
-        seed: the order of an epoch is a function of (seed, epoch) alone. None draws one (one rank only).
-        rank, world_size: this process's; default torch.distributed's, else the launcher's environment.
-        split: what happens where ranks get unequal numbers of items: "exact" leaves it so (and warns where
-            these are batches), "drop" leaves out the last ones, "pad" repeats some, marked by `is_padding` (a
-            key of every record, a bool per row of batches). Use "drop" or "pad" with DDP.
-        batch_size: give out batches of so many records as dicts of tensors (use
+        compression_type: None detects it from the content.
+        features, sequence_features: the same, but with the rules of `TFRecordReader`: if a record lacks a
+            feature requested by name or short name, its value is empty.
+        shuffle: False; True for a permutation of all records; "block" for one that keeps neighbours together
+            (blocks of 1,024, mixed in groups of 8), for disks that are slow at random reads.
+        seed: the order of an epoch depends on (seed, epoch) alone. None draws a random seed (one rank only).
+        rank, world_size: of this process. Default: from torch.distributed, or else from the environment
+            variables that the launcher sets.
+        split: what to do if ranks would get unequal numbers of items: "exact" accepts this (with a warning if
+            items are batches), "drop" drops the last items, "pad" repeats some, marked by `is_padding` (a key
+            of every record, a bool per row of batches). Use "drop" or "pad" with DDP.
+        batch_size: yield batches of this many records as dicts of tensors (use
             `DataLoader(batch_size=None)`).
-        drop_last: leave out a last batch that is not full.
+        drop_last: drop the last batch if it is not full.
         ragged: how a batch holds ragged columns: "ragged" (`values` and `row_splits`), "nested", or "pad": a
-            tensor `x` as wide as its longest row, and a bool tensor `x_mask`, True where a value stands.
-        pad_value, max_length, pad_to_multiple_of: for ragged="pad": what fills up short rows (default 0), the
-            width (longer rows are cut), and a number of which the width is made a multiple. The first two may
-            be dicts by feature.
-        prefetch: prepare so many items ahead in a background thread, so that reading and decoding overlap the
-            training step. For datasets with `batch_size` that are read without workers; in a worker it does
-            nothing. The iterator's `close` ends the thread, and so does dropping the iterator.
-        on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records. Each
-            process keeps to `max_skips` by itself; `num_skipped` counts over all workers.
+            tensor `x` as wide as its longest row, and a bool tensor `x_mask`, True where there is a value.
+        pad_value, max_length, pad_to_multiple_of: for ragged="pad": the value that pads short rows (default
+            0), the width (longer rows are truncated), and a number to whose multiple the width is rounded up.
+            The first two may be dicts by feature.
+        prefetch: prepare this many items ahead in a background thread, so that reading and decoding overlap
+            the training step. For datasets with `batch_size` that are read without workers; in a worker it
+            does nothing. The iterator's `close` ends the thread, and so does dropping the iterator.
+        on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records.
+            `max_skips` applies to each process separately; `num_skipped` counts over all workers.
         reshuffle_each_epoch: False gives every epoch the order of epoch 0.
-        shuffle_queue_bytes: bound of a queue's payloads, for compressed files without an index. (Elsewhere a
-            queue holds positions only.)
-        drop_none: leave out what the transform returns None for.
+        shuffle_queue_bytes: limit on the bytes in the queue, for compressed files without an index. (For
+            other files the queue holds only positions.)
+        drop_none: drop items for which the transform returns None.
         **reader_options: `record_type`, `allow_missing`, `verify`, `mmap`, `max_spool_bytes`,
             `max_record_bytes`, `num_threads` of `TFRecordReader`.
 
-    Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and opens the
-    files again where it is read. Raises ValueError or TypeError for options that are not as said,
-    FileNotFoundError where nothing is there.
+    Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and reopens the
+    files where it is read. Raises ValueError or TypeError for invalid options, and FileNotFoundError if no
+    file is found.
     """
 
     def __init__(
@@ -186,7 +188,7 @@ class TFRecordDataset(EpochDataset):
         return len(self.source)
 
     def order(self, epoch: int, source_pass: int = 0) -> Order:
-        """The records of an epoch before any operation; a mix goes through them in several passes."""
+        """The records of an epoch before any operation; a mix reads them in several passes."""
         seed = self.seed
         if source_pass and self.reshuffle_each_epoch:
             seed = derive_key("turn", self.seed, source_pass)
@@ -197,12 +199,12 @@ class TFRecordDataset(EpochDataset):
     def produce(
         self, epoch: int, source_pass: int = 0, finish: Finish | None = None
     ) -> Callable[..., Iterator[Any]]:
-        """A function from items and padding flags to an iterator of what is handed out, for one epoch."""
+        """For one epoch: a function that takes items and padding flags and returns an iterator of outputs."""
         plan = self.plan(epoch, source_pass)
         return partial(produce_items, self.source, plan, self.gives_batches, finish or self.finish)
 
     def open_epoch(self, epoch: int) -> tuple[int, Callable[..., Iterator[Any]], TFRecordError | None]:
-        """(items over all ranks, what `produce` gives, what is to be raised after the last of them)."""
+        """(number of items over all ranks, result of `produce`, error to raise after the last item)."""
         try:
             return super().open_epoch(epoch)
         except CorruptRecordError as error:
@@ -218,33 +220,33 @@ class TFRecordDataset(EpochDataset):
     # ---- operations ----------------------------------------------------------------------------------------
 
     def filter(self, predicate: Callable[[Any], Any]) -> TFRecordDataset:
-        """A dataset of the records for which `predicate` is true; batches are filled up with the next ones.
+        """A dataset of the records for which `predicate` is true; batches are refilled with the next records.
 
-        Without `batch_size` it is called with each record. With one it is called with batches, as a transform
-        is, and gives a bool for each row (n,), so that `lambda x: x["label"] == 3` does for both. It sees
-        what is decoded, before the transform, and has to say the same each time.
+        Without `batch_size` the predicate gets each record and returns one bool. With `batch_size` it gets
+        batches, like a transform, and returns a bool per row, shape (n,); `lambda x: x["label"] == 3` works
+        for both. It sees decoded values, before the transform, and must give the same answer each time.
 
-        Every record is looked at once, here and now (after `take` or `skip`, which choose anew in each epoch,
-        when an epoch begins). So `len` is exact, and order, shares and states are those of a data set of the
-        records that are kept. Where an index has a column to choose by, a dataset of
-        `reader.select(reader.where(label=3))` reads nothing. Compressed files without an index are filtered
-        as they are read.
+        `filter` tests every record once, when you call it. (After `take` or `skip`, which choose other
+        records in each epoch, it tests when an epoch begins.) So `len` is exact, and order, shares and states
+        are those of a dataset that holds only the kept records. If an index has the column that you filter
+        by, a dataset of `reader.select(reader.where(label=3))` reads no data. Compressed files without an
+        index are filtered while they are read.
         """
         if not callable(predicate):
             raise TypeError(f"filter takes a function, got {type(predicate).__name__}")
         if any(isinstance(one, Bucket) for one in self.operations):
-            raise ValueError("filter before bucket_by_length, which makes the batches")
+            raise ValueError("call filter before bucket_by_length, which makes the batches")
         return self.filtered_as(predicate, self.gives_batches)
 
     def filtered_as(self, predicate: Callable[[Any], Any], batched: bool) -> TFRecordDataset:
-        """`filter`, by a predicate that gets batches or records."""
+        """`filter` with a predicate that gets batches or records."""
         made = self._copy(f".filter({function_text(predicate)})")
         if not self.positioned:
             made._predicates = (*self._predicates, (predicate, batched))
             return made
         made.count_skips()
         keep = Keep(self.source, predicate, batched, self.finish.ragged)
-        # To filter and repeat is to repeat and filter.
+        # Filter and repeat give the same result in either order.
         last = len(self.operations)
         while last and isinstance(self.operations[last - 1], Repeat):
             last -= 1
@@ -265,26 +267,27 @@ class TFRecordDataset(EpochDataset):
         *,
         drop_last: bool = False,
     ) -> TFRecordDataset:
-        """A dataset of batches of records of like lengths, so that little of a padded batch is padding.
+        """A dataset of batches of records of similar length, to keep padding small.
 
         Args:
-            key: a feature, whose number of values counts (of a feature list, its steps), or a function that
-                gives the length of a record.
-            boundaries: ascending; a length l is in bucket i where ``boundaries[i - 1] <= l < boundaries[i]``.
+            key: a feature, whose number of values is the length (for a feature list, its number of steps), or
+                a function that returns the length of a record.
+            boundaries: ascending; a record of length l is in bucket i if ``boundaries[i - 1] <= l <
+                boundaries[i]``.
             batch_sizes: records per batch in each bucket, one more than boundaries.
-            drop_last: leave out batches that are not full; there may be one in each bucket.
+            drop_last: drop batches that are not full; each bucket may have one.
 
-        The lengths of a feature `x` come from the index that keeps them
-        (``tfrecord.build_index(path, columns=["len(x)"])``), else from one pass over the data, here and now.
-        An epoch's records come in the order of the dataset; a batch comes when its last record does. So the
+        The lengths of a feature `x` come from the index if it stores them
+        (``tfrecord.build_index(path, columns=["len(x)"])``), otherwise from one pass over the data when you
+        call this. Records keep the order of the dataset, and a batch comes when its last record does. So the
         batches are the same for any number of ranks and workers, and a state says how many were taken.
         """
         if self.gives_batches:
-            raise ValueError("bucket_by_length makes the batches: leave out batch_size")
+            raise ValueError("bucket_by_length makes the batches: do not give batch_size")
         bounds = [as_integer(bound, "a boundary", 0) for bound in boundaries]
         sizes = [as_integer(size, "a batch size", 1) for size in batch_sizes]
         if bounds != sorted(set(bounds)):
-            raise ValueError(f"boundaries ascend, got {bounds}")
+            raise ValueError(f"boundaries must ascend, got {bounds}")
         if len(sizes) != len(bounds) + 1:
             raise ValueError(
                 f"{len(bounds)} boundaries make {len(bounds) + 1} buckets, got {len(sizes)} batch sizes"
@@ -314,14 +317,14 @@ class TFRecordDataset(EpochDataset):
     def _kept(
         self, payloads: Iterator[Payload], predicate: Callable[[Any], Any], batched: bool
     ) -> Iterator[Payload]:
-        """Those that a predicate keeps, of payloads that come one by one."""
+        """The payloads that a predicate keeps, of those that arrive one by one."""
         ragged = self.finish.ragged if batched else None
         for chunk in chunks_before_errors(payloads, _CHUNK):
             kept = kept_rows(self.source, RowBatch.of_payloads(chunk), predicate, ragged)
             if kept is not None:
                 yield from itertools.compress(chunk, kept.tolist())
                 continue
-            for payload in chunk:  # some are no messages: which ones is not told
+            for payload in chunk:  # some are not valid messages, and we do not know which
                 kept = kept_rows(self.source, RowBatch.of_payloads([payload]), predicate, ragged)
                 if kept is not None and kept.any():
                     yield payload
@@ -355,7 +358,7 @@ class TFRecordDataset(EpochDataset):
         return item if item is DROPPED else (finish or self.finish).record(item, False, path, record)
 
     def shuffled(self, payloads: Iterator[Any], key: int) -> Iterator[Any]:
-        """Payloads through the queue, where one was asked for."""
+        """Payloads through the shuffle queue, if one was requested."""
         if not self.shuffle and self.shuffle_queue_size is None and self.shuffle_queue_bytes is None:
             return payloads
         size, most = self.shuffle_queue_size, self.shuffle_queue_bytes
@@ -364,24 +367,26 @@ class TFRecordDataset(EpochDataset):
         return shuffle_payloads(payloads, size, most, random.Random(key))
 
     def say_what_streams_cost(self, consumer: Consumer) -> None:
-        """Warn, once, of a queue in place of a permutation and of files that several workers decompress."""
+        """Warn once about a queue instead of a permutation, and about files that several workers
+        decompress."""
         if consumer.number:
             return
         if self.shuffle and self.shuffle_queue_size is None:
             self._say_once(
                 0,
-                f"{self.source.paths[0]}: compressed files without an index are shuffled by a queue of "
-                f"{_DEFAULT_QUEUE:,} records, not as a whole; build an index (python -m indexer build PATH)",
+                f"{self.source.paths[0]}: compressed files without an index are shuffled through a queue of "
+                f"{_DEFAULT_QUEUE:,} records, not fully; build an index (python -m indexer build PATH)",
             )
         if not self.source.deals_files(consumer.count):
             self._say_once(
                 1,
                 f"{self.source.paths[0]}: {consumer.count} workers share {len(self.source.paths)} compressed "
-                "file(s) without an index, so each decompresses all; build an index, or write more files",
+                "file(s) without an index, so each worker decompresses all of them; build an index, or write "
+                "more files",
             )
 
     def describe(self) -> dict[str, Any]:
-        """What a state must agree with, JSON-able."""
+        """The JSON-able description that a state must match."""
         return {
             "seed": self.seed,
             "num_records": len(self.source) if self.positioned else None,

@@ -34,14 +34,14 @@ _SMALL_RECORD = 16 << 10
 
 
 class _Dropped:
-    """Stands for a record that is not handed out: skipped as damaged, or dropped by the transform."""
+    """Stands for a record that is not yielded: skipped as damaged, or dropped by the transform."""
 
 
 DROPPED = _Dropped()
 
 
 class Source:
-    """Records as the datasets use them. Opens nothing before it is asked for records."""
+    """Records as the datasets use them. Opens nothing until records are requested."""
 
     def __init__(self, view: RecordView) -> None:
         self.view = view
@@ -55,7 +55,7 @@ class Source:
 
     @property
     def positioned(self) -> bool:
-        """Whether places can be reached at once: each file is plain, or has an index."""
+        """Whether positions can be reached directly: each file is plain, or has an index."""
         if self._positioned is None:
             store = self.view.store
             self._positioned = self.view.selection is not None or all(
@@ -79,12 +79,12 @@ class Source:
 
     @property
     def skips(self) -> bool:
-        """Whether damaged records are left out."""
+        """Whether damaged records are skipped."""
         return self.view.store.policy.skips
 
     @property
     def plan(self) -> FeaturePlan:
-        """The features that are asked for (of SequenceExamples those of the context)."""
+        """The requested features (for SequenceExamples, those of the context)."""
         return self.view.decoder.plan
 
     def __len__(self) -> int:
@@ -95,18 +95,18 @@ class Source:
         return Source(self.view.select(positions))
 
     def index_column(self, name: str) -> npt.NDArray[Any] | None:
-        """A value for each record from the indexes; None where one of them does not keep it."""
+        """A value for each record from the indexes; None if one of them lacks the column."""
         columns = MergedIndex(self.view.store).columns
         if name not in columns:
             return None
         return columns[name] if self.view.selection is None else columns[name][self.view.selection]
 
     def fetch(self, positions: Int64Array) -> RowBatch:
-        """The payloads at these positions; those of damaged records are left out where damage is skipped."""
+        """The payloads at these positions; damaged records are left out if damage is skipped."""
         return self.view.fetch(positions)
 
     def fetch_good(self, positions: Int64Array) -> Iterator[RowBatch]:
-        """As `fetch`; of positions with a damaged one first those before it, then it raises."""
+        """Like `fetch`, but yields the records before a damaged one, then raises."""
         try:
             yield self.fetch(positions)
             return
@@ -122,9 +122,9 @@ class Source:
         return Readahead(self.view.store, self.view.stored(positions))
 
     def before_damage(self) -> tuple[Source, int]:
-        """For files without an index, where a damaged frame hides what follows: the records before it.
+        """The readable part of files without an index, in which a damaged frame hides what follows.
 
-        A source of which only the first records, so many, may be read; other damage still raises.
+        Returns a source and how many of its first records may be read; other damage still raises.
         """
         found: list[TFRecordError] = []
         policy = DamagePolicy(found.append)
@@ -146,10 +146,11 @@ class Source:
     def stream(
         self, consumer: int, consumers: int, shuffle_files: tuple[int, int] | None
     ) -> Iterator[tuple[str, int, memoryview]]:
-        """(path, record, payload) in stored order of one of several consumers, each record to one of them.
+        """(path, record, payload) of one of several consumers, in stored order; each record goes to one
+        consumer.
 
-        Whole files are dealt where there are enough of them, else every `consumers`-th record of each.
-        `shuffle_files` is the seed and epoch by which the files are put in order.
+        If there are enough files, each consumer gets whole files; otherwise every `consumers`-th record.
+        `shuffle_files` holds the seed and epoch that decide the order of the files.
         """
         paths, store = self.paths, self.view.store
         order = range(len(paths))
@@ -165,11 +166,11 @@ class Source:
                     yield paths[number], run.first + place * run.step, payload
 
     def deals_files(self, consumers: int) -> bool:
-        """Whether a stream is dealt by whole files, so that none is decompressed twice."""
+        """Whether consumers get whole files, so that none is decompressed twice."""
         return len(self.paths) >= consumers
 
     def prepare(self) -> None:
-        """Settle what kind of records these are."""
+        """Determine the record type."""
         self.view.prepare()
 
     def end_pass(self) -> None:
@@ -177,8 +178,8 @@ class Source:
         self.view.end_pass()
 
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
-        """A record as a dict (a pair of dicts, bytes); DROPPED where it is not a valid message and that is
-        skipped."""
+        """A record as a dict (a pair of dicts, bytes); DROPPED if it is not a valid message and such
+        records are skipped."""
         decoder = self.view.decoder
         if decoder.record_type != "bytes":
             decoder.look(path, [payload])
@@ -196,7 +197,8 @@ class Source:
         return self.view.decoder.batch(payloads, locate)
 
     def fingerprint(self) -> int:
-        """A number that tells these records from others: how many, how long, and a few of their contents.
+        """A number that identifies these records, from their count, their lengths and samples of their
+        contents.
 
         It does not depend on where the files lie or on how the records are spread over them.
         """
@@ -226,10 +228,10 @@ class Source:
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """A source that decodes records of all of these alike; its positions are those of nobody.
+    """A source that decodes the records of all of these the same way; its own positions have no meaning.
 
-    What kind the records are and which columns are dense, where that is not said, is settled by all of them.
-    Raises ValueError where they are to be decoded differently.
+    The record type and the dense columns, where not given, are decided from all sources together.
+    Raises ValueError if the sources would be decoded differently.
     """
     first = sources[0].view.decoder
     types = {source.view.decoder.record_type for source in sources} - {None}

@@ -10,13 +10,14 @@ from tfrecord.torch._workers.epochs import Start
 __all__ = ["MOST", "Restored", "check_state", "full_state", "start_of", "worker_fields"]
 
 VERSION = 1
-# Epochs and positions are below this, so that they and the next ones fit the words that processes share.
+# Epochs and positions are below this, so that they and their successors fit into shared words.
 MOST = 1 << 62
 _KEYS = ("version", "epoch", "position", "rank", "world_size", "options")
 
 
 class Restored(NamedTuple):
-    """How far a worker was when its state was made; its share is that of worker `worker - worker_offset`."""
+    """How far a worker was when its state was made; its share is the one of worker `worker -
+    worker_offset`."""
 
     start: Start
     items_consumed: int = 0
@@ -27,7 +28,7 @@ class Restored(NamedTuple):
 def full_state(
     start: Start, options: Mapping[str, Any], rank: int, world_size: int, **more: Any
 ) -> dict[str, Any]:
-    """A state: the place in the epoch, what the dataset is, and who made it."""
+    """A state: the position in the epoch, the description of the dataset, and who made it."""
     return {
         "version": VERSION,
         "epoch": start.epoch,
@@ -40,18 +41,18 @@ def full_state(
 
 
 def worker_fields(state: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(worker, number of workers) of the state that a loader's worker made; None for another."""
+    """(worker, number of workers) of a state made by a loader's worker; None for other states."""
     if state.get("num_workers") is None:
         return None
     return int(state["worker"]), int(state["num_workers"])
 
 
 def check_state(state: Any, options: Mapping[str, Any]) -> None:
-    """Raise ValueError where the state is none, or of another dataset, naming what differs."""
+    """Raise ValueError if this is not a state, or if it belongs to another dataset, naming what differs."""
     if not isinstance(state, Mapping) or not all(key in state for key in _KEYS):
-        raise ValueError("this is no state of a tfrecord dataset (see state_dict)")
+        raise ValueError("this is not a state of a tfrecord dataset (see state_dict)")
     if state["version"] != VERSION:
-        raise ValueError(f"the state is of version {state['version']}; this release reads {VERSION}")
+        raise ValueError(f"the state has version {state['version']}; this release reads version {VERSION}")
     epoch, position = state["epoch"], state["position"]
     if not (_is_count(epoch) and _is_count(position)):
         raise ValueError(
@@ -67,14 +68,16 @@ def check_state(state: Any, options: Mapping[str, Any]) -> None:
         raise ValueError(f"the state's layout must be an integer >= 0, got {state['layout']!r}")
     theirs = state["options"]
     if not isinstance(theirs, Mapping):
-        raise ValueError("this is no state of a tfrecord dataset (see state_dict): its options are no dict")
+        raise ValueError(
+            "this is not a state of a tfrecord dataset (see state_dict): its options are not a dict"
+        )
     differing = [
         f"{name} (state: {theirs.get(name)!r}, dataset: {options.get(name)!r})"
         for name in dict.fromkeys((*theirs, *options))
         if _plain(theirs.get(name)) != _plain(options.get(name))
     ]
     if differing:
-        raise ValueError(f"the state is of another dataset; it differs in {', '.join(differing)}")
+        raise ValueError(f"the state belongs to another dataset; it differs in {', '.join(differing)}")
 
 
 def _is_count(value: Any) -> bool:
@@ -82,12 +85,12 @@ def _is_count(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """JSON gives lists where tuples were."""
+    """Tuples as lists, because JSON turns them into lists."""
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def start_of(state: Mapping[str, Any], rank: int, world_size: int) -> Start:
-    """Where a dataset of this rank goes on."""
+    """Where a dataset of this rank resumes."""
     if state.get("rank_done") and (state["rank"], state["world_size"]) == (rank, world_size):
         return Start(state["epoch"] + 1)
     return Start(state["epoch"], state["position"], int(state.get("layout", 0)))

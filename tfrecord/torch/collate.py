@@ -18,14 +18,17 @@ def pad_collate(value: Any = 0, max_length: int | None = None) -> Any:
     """A `collate_fn` that pads: `DataLoader(dataset, batch_size=32, collate_fn=pad_collate(0, 128))`.
 
     Args:
-        value: what fills up short rows.
-        max_length: the width of all rows, longer ones are cut; None: the longest row of the batch.
+        value: pads short rows.
+        max_length: the width of all rows; longer ones are truncated. None: the longest row of the batch.
 
-    Of dicts of numbers, a key `x` whose arrays have a length becomes a tensor (n, width, ...), and `x_mask` a
-    bool tensor (n, width) that is True where a value of the record stands. Steps of a sequence feature are
-    padded too (three dimensions). Scalars are stacked, byte strings and other objects stay lists. Pairs
-    (SequenceExamples) are collated half by half. It may also be given as it is (`collate_fn=pad_collate`).
-    Raises ValueError where a key `x_mask` is there already.
+    In dicts of numbers, a key `x` whose arrays have a length becomes a tensor (n, width, ...), with a bool
+    tensor `x_mask` (n, width) that is True where the record has a value. Steps of a sequence feature are
+    padded too (three dimensions). Scalars are stacked; byte strings and other objects stay lists. Pairs
+    (SequenceExamples) are collated one half at a time. The function itself is also a collate function
+    (`collate_fn=pad_collate`).
+
+    Raises:
+        ValueError: a key `x_mask` already exists.
     """
     if isinstance(value, list):  # called by a loader, with a batch
         return _PadCollate(0, None)(value)
@@ -48,19 +51,21 @@ class _PadCollate:
         for name in dict.fromkeys(name for record in records for name in record):
             missing = [i for i, record in enumerate(records) if name not in record]
             if missing:
-                raise KeyError(f"record {missing[0]} of the batch has no {name!r}, others have")
+                raise KeyError(f"record {missing[0]} of the batch has no {name!r}, but others do")
             column = [record[name] for record in records]
             padded = self._padded(column)
             if padded is None:
                 out[name] = _stacked(column)
                 continue
             if f"{name}_mask" in first:
-                raise ValueError(f"the mask of {name!r} has the name of a feature, '{name}_mask'")
+                raise ValueError(
+                    f"the mask of {name!r} needs the name '{name}_mask', which is already a feature"
+                )
             out[name], out[f"{name}_mask"] = padded
         return out
 
     def _padded(self, column: list[Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """A padded column and its mask, or None where there is nothing to pad."""
+        """A padded column and its mask, or None if there is nothing to pad."""
         if all(isinstance(value, list) for value in column):  # steps of a sequence feature
             steps = [[_array(step) for step in row] for row in column]
             if any(step is None for row in steps for step in row):
@@ -79,7 +84,7 @@ class _PadCollate:
 
 
 def _array(value: Any) -> Any:
-    """A value as an array of numbers, or None where it is none."""
+    """A value as an array of numbers, or None if it is not one."""
     if isinstance(value, torch.Tensor):
         return value.numpy()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":

@@ -1,1 +1,1 @@
-"""What the processes that read one dataset share."""
+"""State shared by the processes that read one dataset."""

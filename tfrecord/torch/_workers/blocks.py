@@ -1,8 +1,8 @@
 """Shared memory that a worker uses again and again to hand batches to the main process.
 
-Fresh shared memory costs a page fault every few kilobytes, which is more than the copy itself. So a worker
+New shared memory costs a page fault every few kilobytes, which is more than the copy itself. So a worker
 keeps a few blocks. It fills a free one and sends its name; the receiver copies the batch out and marks the
-block free. Where no block can be had (none is free, or the system has no memfd), the caller sends the bytes.
+block free. If no block is available (none is free, or the system has no memfd), the caller sends the bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALLEST = 1 << 20
 class Block:
     """Where to find a block while the process that made it lives.
 
-    The system gives process ids and descriptors out again, so only `serial` tells a block from a later one.
+    The system reuses process ids and descriptors, so only `serial` tells a block from a later one.
     """
 
     pid: int
@@ -38,7 +38,7 @@ class Block:
 
 
 class _Blocks:
-    """The blocks of this process, as the one that fills them."""
+    """The blocks that this process fills."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -78,7 +78,7 @@ class _Blocks:
 
 
 _own: _Blocks | None = None
-_opened: dict[str, tuple[Block, mmap.mmap]] = {}  # by path: a block replaces the one that it follows
+_opened: dict[str, tuple[Block, mmap.mmap]] = {}  # by path: a new block replaces the one before it
 
 
 def take(size: int) -> Block | None:
@@ -92,7 +92,7 @@ def take(size: int) -> Block | None:
 
 
 def view(block: Block) -> memoryview:
-    """The memory of a block of this process or of another. OSError where that process or block is gone."""
+    """The memory of a block of this process or of another. OSError if that process or block is gone."""
     if _own is not None and block in _own.maps:
         return memoryview(_own.maps[block])[_HEAD:]
     return memoryview(_open(block))[_HEAD:]
@@ -108,7 +108,7 @@ def _open(block: Block) -> mmap.mmap:
     descriptor = os.open(block.path, os.O_RDWR)
     try:
         memory = mmap.mmap(descriptor, block.size)
-    except ValueError:  # shorter than that
+    except ValueError:  # shorter than the block
         raise OSError(f"{block.path} holds another block") from None
     finally:
         os.close(descriptor)
@@ -119,5 +119,5 @@ def _open(block: Block) -> mmap.mmap:
 
 
 def release(block: Block) -> None:
-    """The receiver has copied what it needs."""
+    """Mark a block free, once the receiver has copied what it needs."""
     _open(block)[0] = 0

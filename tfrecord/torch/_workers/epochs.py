@@ -1,9 +1,8 @@
-"""Which epoch a pass is: a counter that a dataset shares with the worker processes that read it.
+"""Which epoch a pass belongs to: a counter that a dataset shares with the worker processes that read it.
 
 A DataLoader never tells a dataset that an epoch begins. Its workers are copies in other processes: new ones
-for each pass, or the same ones asked again. So the count lies in memory that they share. A worker that starts
-a pass looks whether another worker of the same pass was there before; if not, it takes the next epoch for all
-of them.
+for each pass, or persistent ones. So the count is kept in shared memory. A worker that starts a pass checks
+whether another worker of the same pass has started already; if not, it takes the next epoch for all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from tfrecord.torch._workers.shared_words import SLOT_WORDS, SharedWords
 __all__ = ["EpochCounter", "PassKey", "Start"]
 
 _MASK_WORDS = 4
-_PLACES = 120  # skipped records remembered by their place
-_RECENT = 7  # passes remembered; a process rarely has two under way at once
+_PLACES = 120  # skipped records remembered by position
+_RECENT = 7  # passes remembered; a process rarely runs two at once
 
 # Words of a slot: the next pass, then a ring of recent ones.
 _EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS, _SKIPPED = range(8)
@@ -45,7 +44,7 @@ class PassKey(NamedTuple):
     """What the workers of one pass have in common, and which of them this is."""
 
     seed: int  # the DataLoader draws it anew for each set of workers (but a reseeded generator repeats it)
-    number: int  # of the passes that this set of workers was asked for
+    number: int  # of the pass, among those of this set of workers
     worker: int
     num_workers: int
     identity: int  # of the process, less `worker`: nearly equal for workers started together
@@ -85,7 +84,7 @@ class EpochCounter:
             return Start(int(words[_EPOCH]), int(words[_POSITION]), int(words[_LAYOUT]))
 
     def set(self, start: Start, *, loaded: bool = False) -> None:
-        """Say where the next pass starts, here and in all workers."""
+        """Set where the next pass starts, here and in all workers."""
         with self._words() as words:
             words[_EPOCH], words[_POSITION], words[_LAYOUT] = start
             words[_LOADED] = loaded
@@ -115,7 +114,7 @@ class EpochCounter:
             return start
 
     def restore(self, key: PassKey, start: Start, *, done: bool) -> None:
-        """A worker goes on within a pass; it notes whether its own share was all read."""
+        """A worker resumes within a pass; it records whether its own share was finished."""
         with self._words() as words:
             found = self._find(words, key)
             if found is None:
@@ -126,24 +125,24 @@ class EpochCounter:
                 _set_bit(found[_DONE:], key.worker)
 
     def begin_next(self, epoch: int) -> None:
-        """Workers that were restored at the end of an epoch begin `epoch`, the next one: it counts once."""
+        """Workers restored at the end of an epoch begin `epoch`, the next one; it counts once."""
         with self._words() as words:
             if words[_EPOCH] == epoch and not words[_POSITION]:
                 words[_EPOCH] += 1
 
     def all_done(self, key: PassKey) -> bool:
-        """Whether all workers of a restored pass were done: then it is the next epoch's turn."""
+        """Whether all workers of a restored pass had finished, so that the next epoch begins."""
         with self._words() as words:
             found = self._find(words, key, joined=True)
             return found is not None and all(_bit(found[_DONE:], worker) for worker in range(key.num_workers))
 
     def read_by_workers(self) -> bool:
-        """Whether the last pass was begun by workers, so that only the loop knows how far it is."""
+        """Whether workers began the last pass, so that only the loop knows its progress."""
         with self._words() as words:
             return bool(words[_BY_WORKERS])
 
     def first(self, bit: int) -> bool:
-        """True once for each bit, over all processes: for what is to be said once."""
+        """True once for each bit, over all processes: for warnings that are given once."""
         with self._words() as words:
             said = int(words[_SAID]) >> bit & 1
             words[_SAID] |= 1 << bit
@@ -152,7 +151,7 @@ class EpochCounter:
     def record_skip(self, path: str | None, record: int) -> None:
         """Count a damaged record that was skipped, once over all processes.
 
-        The first ones are remembered. Beyond them new workers may count again what earlier ones had met.
+        Only the first ones are remembered. After that, new workers may count a record again.
         """
         place = crc32((path or "").encode("utf-8", "surrogateescape")) << 31 ^ record + 1
         with self._words() as words:
@@ -169,7 +168,8 @@ class EpochCounter:
             return int(words[_SKIPPED])
 
     def _find(self, words: Any, key: PassKey, *, joined: bool = False) -> Any:
-        """The recent pass that a worker belongs to: of its set of workers, each joining once."""
+        """The recent pass that a worker belongs to: one of its set of workers, which each worker joins
+        once."""
         for i in range(_RECENT):
             found = words[_HEAD + i * _PASS_WORDS : _HEAD + (i + 1) * _PASS_WORDS]
             same = found[_STATE] and found[_SEED] == key.seed and found[_NUMBER] == key.number

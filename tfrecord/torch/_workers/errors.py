@@ -1,4 +1,4 @@
-"""Errors on their way: which record a transform failed on, and attributes that outlive a worker process."""
+"""Errors of workers: which record a transform failed on, and attributes that survive the worker process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["call_with_place", "for_loader"]
 def call_with_place(
     function: Callable[[Any], Any], item: Any, name: str, place: str | Callable[[], str]
 ) -> Any:
-    """`function(item)`, a function of the user's; what it raises says its `name` and the place."""
+    """`function(item)` of the user; an error that it raises gets its `name` and the place added."""
     try:
         return function(item)
     except Exception as error:
@@ -26,8 +26,8 @@ def call_with_place(
 
 
 def _placed(error: Exception, message: str) -> Exception:
-    """An error like `error`, of its type where that takes a message, with another message."""
-    if not isinstance(error, StopIteration):  # that would end the iteration without a word
+    """An error like `error` with another message, of the same type if that takes a message."""
+    if not isinstance(error, StopIteration):  # that would end the iteration silently
         try:
             named = type(error)(message)
         except Exception:
@@ -38,7 +38,7 @@ def _placed(error: Exception, message: str) -> Exception:
 
 
 class WorkerError(Exception):
-    """What a worker's traceback said; the cause of the error that it comes with."""
+    """The text of a worker's traceback, as the cause of the error that it belongs to."""
 
 
 class _Carrier(type):
@@ -65,7 +65,7 @@ copyreg.pickle(_Carrier, lambda cls: (_make, (cls.__name__, cls.packed)))
 
 
 def for_loader(error: TFRecordError) -> TFRecordError:
-    """`error` as a DataLoader worker should raise it; the same error outside of a worker."""
+    """`error` in the form that a DataLoader worker should raise; the same error outside a worker."""
     if torch.utils.data.get_worker_info() is None:
         return error
     kind = _make(type(error).__name__, pickle.dumps(error))

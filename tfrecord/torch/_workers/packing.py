@@ -1,8 +1,8 @@
 """A dict of tensors that goes from a worker to the main process in one piece.
 
-A DataLoader sends each tensor of a batch on its own, by a file descriptor that is asked for over a socket:
-with forty columns this costs more than reading and decoding them. Here all columns are laid into one buffer,
-sorted by dtype, and are views of its copy on the other side.
+A DataLoader sends each tensor of a batch separately, by a file descriptor requested over a socket. With forty
+columns this costs more than reading and decoding them. Here all columns are placed in one buffer, sorted by
+dtype; the receiver's tensors are views of its copy of the buffer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfrecord.torch._workers import blocks
 
 __all__ = ["TensorDict"]
 
-# Up to here the buffer goes through the pipe itself, beyond it through memory that is used again.
+# Up to this size the buffer goes through the pipe itself, beyond it through reused shared memory.
 _INLINE = 1 << 16
 _ALIGNMENT = 64
 
@@ -35,7 +35,7 @@ class TensorDict(dict[str, Any]):
 
 
 class _Group(NamedTuple):
-    """Tensors of one dtype that lie one after another from `start` on."""
+    """Consecutive tensors of one dtype, from `start` on."""
 
     dtype: torch.dtype
     members: list[int]
@@ -48,7 +48,7 @@ class _Group(NamedTuple):
 
 
 class _Strings(NamedTuple):
-    """Byte strings that lie one after another from `start` on."""
+    """Consecutive byte strings, from `start` on."""
 
     start: int
     lengths: list[int]
@@ -66,7 +66,7 @@ def _is_plain(value: Any) -> bool:
 
 
 class _Packer:
-    """Takes the values of a batch apart, and lays them out."""
+    """Takes a batch apart and lays out its values."""
 
     def __init__(self) -> None:
         self.tensors: list[torch.Tensor] = []
@@ -79,7 +79,7 @@ class _Packer:
         return start
 
     def part(self, value: Any) -> Any:
-        """What a value is put together from; tensors by their number."""
+        """The description from which a value is rebuilt; tensors are given by number."""
         if _is_plain(value):
             self.tensors.append(value)
             return len(self.tensors) - 1
@@ -110,7 +110,7 @@ class _Packer:
         whole = torch.frombuffer(memory, dtype=torch.uint8)
         for group in groups:
             if group.end > group.start:
-                # As bytes: not every dtype can be joined.
+                # As bytes: not every dtype can be concatenated.
                 flat = [self.tensors[i].reshape(-1).view(torch.uint8) for i in group.members]
                 torch.cat(flat, out=whole[group.start : group.end])
         for start, items in self.strings:
@@ -174,5 +174,5 @@ def _reduce(batch: TensorDict) -> tuple[Any, ...]:
     return (_unpack, _pack(batch)) if get_worker_info() is not None else (TensorDict, (dict(batch),))
 
 
-# For what goes from process to process only: an ordinary pickle holds the batch itself.
+# Only between processes: an ordinary pickle holds the batch itself.
 ForkingPickler.register(TensorDict, _reduce)

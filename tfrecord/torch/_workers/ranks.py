@@ -12,7 +12,7 @@ import torch.utils.data
 
 __all__ = ["Consumer", "RankResolver", "worker_place"]
 
-# What launchers set in every process that they start: torchrun and its like, then Open MPI.
+# Variables that launchers set in each process: torchrun and similar ones, then Open MPI.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 
 
@@ -32,9 +32,9 @@ def _from_environment() -> tuple[int, int] | None:
     for rank_name, size_name in _LAUNCHERS:
         rank, size = os.environ.get(rank_name), os.environ.get(size_name)
         if rank is None and size not in (None, "1"):
-            # Each process would read everything, unnoticed.
+            # Otherwise each process would silently read everything.
             raise ValueError(
-                f"{size_name}={size!r} is in the environment, {rank_name} is not: set it, or give rank="
+                f"{size_name}={size!r} is in the environment, but {rank_name} is not: set it, or give rank="
             )
         if rank is None or size is None:
             continue
@@ -48,9 +48,9 @@ def _from_environment() -> tuple[int, int] | None:
 
 
 class RankResolver:
-    """The rank and world size of a dataset: given ones, then torch.distributed's, then the environment's.
+    """The rank and world size of a dataset: as given, or from torch.distributed, or from the environment.
 
-    Raises ValueError or TypeError for given ones that are no rank of a world, or only one of the two.
+    Raises ValueError or TypeError if only one of the two is given, or if they are not valid.
     """
 
     def __init__(self, rank: int | None = None, world_size: int | None = None) -> None:
@@ -74,13 +74,13 @@ class RankResolver:
         return _from_environment() or (0, 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker has no process group; a spawned rank is to find its own place (no worker: not
-        # used).
+        # A spawned worker has no process group, so it uses the parent's rank. A spawned rank, which is not a
+        # worker, finds its own.
         return {"_given": self._given, "_handed": (os.getpid(), *self())}
 
 
 def worker_place() -> tuple[int, int]:
-    """(number, count) of the DataLoader worker that this is; (0, 1) outside of one."""
+    """(number, count) of this DataLoader worker; (0, 1) outside a worker."""
     info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
 

@@ -11,12 +11,12 @@ __all__ = ["LoaderState"]
 
 
 class LoaderState:
-    """Whether the loader that starts this worker saves a pass that its loop had seen the end of.
+    """Whether the loader that starts this worker restores a pass whose end its loop had already reached.
 
-    Such a loader starts the workers, lets them read ahead, throws that away and asks anew. A worker cannot
-    tell this from a pass that is wanted: the states of the workers are the same, and only the loader's own
-    state says that it had finished. So it is looked up there: a forked worker still has the loader's frame
-    on its stack, and a spawned one gets the answer with its copy of the dataset.
+    Such a loader starts the workers, lets them read ahead, discards the result and starts again. A worker
+    cannot tell this from a normal pass: the states of the workers are the same, and only the loader's own
+    state says that it had finished. So we look there: a forked worker still has the loader's frame on its
+    stack, and a spawned one gets the answer with its copy of the dataset.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""A little memory for each dataset, shared by the processes that read it: one and its loader's workers.
+"""A little memory for each dataset, shared by the process that reads it and its loader's workers.
 
-One region serves all datasets of a process and costs it two file descriptors. Each dataset has a table in
-it: which process owns which slot. The owner is the process that iterates a loader; its workers find its slot
-there. Another process that gets a copy of the dataset, a rank that was forked or spawned, is an owner of its
-own.
+One region serves all datasets of a process and costs two file descriptors. Each dataset has a table in it
+that says which process owns which slot. The owner is the process that iterates a loader; its workers find
+its slot in the table. Another process that gets a copy of the dataset, such as a forked or spawned rank, is
+its own owner.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from torch.utils.data import get_worker_info
 
 try:
     import fcntl
-except ImportError:  # Windows: each worker's few instructions go without a lock between processes
+except ImportError:  # Windows: no lock between processes for these few instructions
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["SLOT_WORDS", "SharedWords"]
 
 SLOT_WORDS = 256
-_SLOTS = 1 << 14  # of a sparse file: only what is used takes memory
+_SLOTS = 1 << 14  # in a sparse file: only used slots take memory
 _SLOT_BYTES = 8 * SLOT_WORDS
 _OWNERS = SLOT_WORDS // 2
 
@@ -48,7 +48,7 @@ class _Region:
         if path is not None:
             self.path, self.descriptor = path, os.open(path, os.O_RDWR)
         elif hasattr(os, "memfd_create"):
-            # Without a name, so nothing is left behind; a spawned child opens it through /proc.
+            # The file has no name, so nothing is left behind; a spawned child opens it through /proc.
             self.descriptor = os.memfd_create("tfrecord-epochs", os.MFD_CLOEXEC)
             self.path = f"/proc/{self.pid}/fd/{self.descriptor}"
         else:
@@ -66,7 +66,7 @@ class _Region:
         return self._words[number * SLOT_WORDS : (number + 1) * SLOT_WORDS]
 
     def take(self) -> int | None:
-        """A cleared slot; None where the region is full."""
+        """A cleared slot; None if the region is full."""
         with self.locked(0):
             if self.pid == os.getpid() and self.free:
                 number = self.free.pop()
@@ -80,7 +80,7 @@ class _Region:
 
     @contextmanager
     def locked(self, number: int) -> Iterator[None]:
-        """Keep other processes and threads from a slot."""
+        """Lock a slot against other processes and threads."""
         with _lock:
             if fcntl is not None:
                 fcntl.lockf(self.descriptor, fcntl.LOCK_EX, _SLOT_BYTES, number * _SLOT_BYTES)
@@ -122,26 +122,26 @@ def _give_back(region: _Region, table: int) -> None:
 
 
 def _owner() -> int:
-    """The process that iterates: of a loader's worker the one that started it."""
+    """The process that iterates: in a loader's worker, the process that started it."""
     parent = parent_process()
     return parent.pid if get_worker_info() is not None and parent is not None and parent.pid else os.getpid()
 
 
 class SharedWords:
-    """Words (int64) that a process and its loader's workers share, however these are started.
+    """Words (int64) that a process and its loader's workers share, whatever their start method.
 
-    A copy made by pickle has words of its own, except the one that a process gets as it is started.
+    A pickled copy has its own words, except the copy that a process receives when it is started.
     """
 
     def __init__(self) -> None:
-        self.is_new = True  # not yet another process's words
+        self.is_new = True  # no other process has these words yet
         self._region, self._table = _new_table()
         weakref.finalize(self, _give_back, self._region, self._table).atexit = False
 
     @contextmanager
     def locked(self, inherited: int) -> Iterator[Words]:
-        """The words, while no one else changes them. A new owner's are 0, but for the first `inherited` ones,
-        which are as the first owner's are now."""
+        """The words, locked. A new owner's words are 0, except the first `inherited` ones, which are copied
+        from the first owner."""
         with self._region.locked(self._table):
             yield self._region.slot(self._slot_of(_owner(), inherited))
 
@@ -152,7 +152,7 @@ class SharedWords:
             return int(table[2 * int(places[0]) + 1])
         slot = self._region.take()
         if slot is None:
-            raise RuntimeError("too many datasets are shared by processes")
+            raise RuntimeError("processes share too many datasets")
         if table[1]:
             self._region.slot(slot)[:inherited] = self._region.slot(int(table[1]))[:inherited]
         free = np.flatnonzero(table[0::2] == 0)
@@ -161,7 +161,7 @@ class SharedWords:
         return slot
 
     def _ended(self, table: Words) -> int:
-        """The place in the table of an owner that is no more; never the first."""
+        """The table entry of an owner that has exited; never the first."""
         for place in range(1, _OWNERS):
             if not is_alive(int(table[2 * place])):
                 return place
@@ -180,12 +180,12 @@ class SharedWords:
                     self._region, self._table, self.is_new = _opened[path], table, False
                     return
                 except OSError:
-                    pass  # the process that made it is gone, and with it the memory
+                    pass  # the process that made the memory is gone, and the memory with it
         self.__init__()  # type: ignore[misc]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Whether this process exists."""
     try:
         os.kill(pid, 0)
     except OSError:
