@@ -281,7 +281,7 @@ def test_search_in_a_browser(server: ViewServer, tmp_path: Path) -> None:
     dom = browse(tmp_path, server.url + "#where=label%3D3&start=0", "--dump-dom")
     assert "8 records fit" in dom and dom.count("<article>") == 8
     dom = browse(tmp_path, server.url + "#where=nothing%3D3", "--dump-dom")
-    assert "keeps no column" in dom and "<article>" not in dom
+    assert "has no column" in dom and "<article>" not in dom
 
 
 @needs_browser

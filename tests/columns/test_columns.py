@@ -190,7 +190,7 @@ class TestBytesColumn:
         assert BytesColumn.concat([]).to_list() == []
         pairs = scattered[np.array([[0, 1]])]
         assert BytesColumn.concat([pairs, pairs]).shape == (2, 2)
-        with pytest.raises(ValueError, match="do not join"):
+        with pytest.raises(ValueError, match="cannot be joined"):
             BytesColumn.concat([pairs, scattered])
 
     def test_repr_is_short(self, scattered: BytesColumn) -> None:
@@ -430,7 +430,7 @@ class TestColumnBatch:
             ColumnBatch({"a": [1, 2]}, {"a": [True]})
         with pytest.raises(ValueError, match="must be bool"):
             ColumnBatch({"a": [1, 2]}, {"a": [1, 0]})
-        with pytest.raises(ValueError, match="'b', which is no column"):
+        with pytest.raises(ValueError, match="'b', which is not a column"):
             ColumnBatch({"a": [1, 2]}, {"b": [True, True]})
         with pytest.raises(ValueError, match="column 'a' .*scalar"):
             ColumnBatch({"a": 3})

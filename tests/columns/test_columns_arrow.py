@@ -252,7 +252,7 @@ def test_types_that_no_feature_holds(array: Any) -> None:
 
 
 def test_two_columns_of_one_name() -> None:
-    with pytest.raises(ValueError, match="two columns of one name"):
+    with pytest.raises(ValueError, match="two columns have the name"):
         ColumnBatch.from_arrow(pa.RecordBatch.from_arrays([pa.array([1])] * 2, ["x", "x"]))
 
 

@@ -89,7 +89,7 @@ class TestMixes:
         assert len(list(MultiTFRecordDataset.from_datasets(batches, [1, 2, 0], infinite=False))) == 5
         with pytest.raises(ValueError, match="2 datasets but 1 weights"):
             MultiTFRecordDataset.from_datasets(sources[:2], [1])
-        with pytest.raises(ValueError, match="without batch_size"):
+        with pytest.raises(ValueError, match="without their own batch_size"):
             MultiTFRecordDataset.from_datasets(batches, [1, 1, 1], batch_size=2)
         with pytest.raises(TypeError, match="not of mixes"):
             MultiTFRecordDataset.from_datasets([mixed], [1])

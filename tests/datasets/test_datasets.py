@@ -76,7 +76,7 @@ class TestOptions:
             ({"description": {"id": "integer"}}, "integer"),
             ({"drop_none": True, "split": "drop"}, "promises equal shares"),
             ({"on_error": "skip", "split": "pad"}, "promises equal shares"),
-            ({"seed": None, "rank": 0, "world_size": 2}, "another order"),
+            ({"seed": None, "rank": 0, "world_size": 2}, "a different order"),
         ],
     )
     def test_wrong_ones_are_refused_at_once(self, make: Any, options: dict[str, Any], message: str) -> None:
@@ -176,7 +176,7 @@ class TestRanks:
         with pytest.raises(ValueError, match="rank 3 of 3"):
             len(dataset)
         monkeypatch.setenv("RANK", "0")
-        with pytest.raises(ValueError, match="another order"):
+        with pytest.raises(ValueError, match="a different order"):
             list(TFRecordDataset(paths, shuffle=True, seed=None))
 
     def test_from_torch_distributed_begun_later(self, make: Any, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_value_of_another_kind_names_its_column(path: Path) -> None:
     with path.open("ab") as file:
         file.write(frame_record(encode_example({"label": (2.5, "float")})))
     with pytest.raises(
-        FeatureKindError, match="record 1000: feature 'label': is of another kind than before"
+        FeatureKindError, match="record 1000: feature 'label': has a different kind than before"
     ):
         build_index(path)
     assert Path(f"{path}.tfindex").read_bytes() == before

@@ -72,7 +72,7 @@ def test_unknown_connectors_keep_their_raw_keys(tmp_path: Path) -> None:
         "steps/mesh": ([b"a", b"b"], "byte"),
     }
     folder = folder_of(tmp_path, features, record, record)
-    with pytest.warns(UserWarning, match=r"not known.*: my_lab\.features\.Mesh$") as caught:
+    with pytest.warns(UserWarning, match=r"unknown connectors.*: my_lab\.features\.Mesh$") as caught:
         reader = tfds.open(folder)
     assert len(caught) == 1 and caught[0].filename == __file__
     example = reader[1]
@@ -97,9 +97,9 @@ def test_columns(tmp_path: Path) -> None:
     [
         (tensor("float99"), "dtype 'float99' is not supported"),
         (tensor("O"), "dtype 'O' is not supported"),
-        (tensor("int64", -1, -1), "several open sizes"),
-        (sequence(tensor("int64", -1)), "several open sizes"),
-        (sequence(sequence(tensor("int64", -1))), "several open sizes"),
+        (tensor("int64", -1, -1), "several unknown dimensions"),
+        (sequence(tensor("int64", -1)), "several unknown dimensions"),
+        (sequence(sequence(tensor("int64", -1))), "several unknown dimensions"),
         (tensor("complex64", 2), "complex64"),
         (tensor("int64", 2**31), "a size of the shape is '2147483648'"),
         (tensor("int64", 2**30, 2**30), "more than"),
@@ -107,9 +107,9 @@ def test_columns(tmp_path: Path) -> None:
         (tensor("int64", *[1] * 40), "not a list of sizes"),
         (tensor("int64", 2**22, optional=True), "too large to be optional"),
         (tensor("int64", encoding="lz4"), "encoding 'lz4'"),
-        (tensor("string", encoding="zlib"), "strings have no encoding"),
+        (tensor("string", encoding="zlib"), "strings cannot have the encoding"),
         (tensor("int64", -1, 0), "beside a 0"),
-        (image(3, 3), "not that of an image"),
+        (image(3, 3), "not the shape of an image"),
         (image(3, 3, 3, dtype="int64"), "images of int64"),
         (image(3, 3, 3, dtype="float32"), "one channel, not 3"),
         (sequence(tensor("int64"), length=-5), "the length is '-5'"),
@@ -166,7 +166,7 @@ RECORD_ERRORS: list[tuple[Any, dict[str, Any], str]] = [
         {"x": (zlib.compress(bytes(1 << 20)), "byte")},
         "more than the 0 bytes",
     ),
-    (image(-1, -1, 3), {"x": (b"no image", "byte")}, "no image that Pillow can decode"),
+    (image(-1, -1, 3), {"x": (b"no image", "byte")}, "not an image that Pillow can decode"),
     (sequence(sequence(tensor("int64"))), {"x/ragged_row_lengths_0": ([1], "int")}, "do not add up"),
     (sequence(sequence(tensor("int64"))), {"x/ragged_row_lengths_0": ([-1], "int")}, "do not add up"),
     (
@@ -226,8 +226,8 @@ def test_shapes_of_the_record_are_checked(tmp_path: Path) -> None:
     )
     assert reader[0]["x"].shape == (1, 2, 2) and reader[:1]["x"].to_list() == [[[[0, 0], [0, 0]]]]
     messages = [
-        "does not fit",
-        "does not fit",
+        "does not match",
+        "does not match",
         "has 4 bytes",
         "more than the 0 bytes",
         "more than the 2 bytes",

@@ -62,7 +62,7 @@ def differences(ours: Any, theirs: Any, where: str, near: bool = False) -> Itera
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.filterwarnings("ignore:connectors that are not known")
+@pytest.mark.filterwarnings("ignore:unknown connectors")
 def test_every_value_is_that_of_as_numpy(written: dict[str, Any], case: str) -> None:
     folder, splits = written[case]
     for split, examples in splits.items():

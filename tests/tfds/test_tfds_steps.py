@@ -156,12 +156,12 @@ def test_what_cannot_be_windows(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(tfds.TFDSError, match="not RLDS episodes"):
             call()
     empty = write_folder(tmp_path / "empty", dict_of(steps=sequence(dict_of())), {"train": [[{}]]})
-    with pytest.raises(tfds.TFDSError, match="can be cut into windows"):
+    with pytest.raises(tfds.TFDSError, match="can be divided into windows"):
         tfds.open(empty).steps()
     features = dict_of(steps=sequence(dict_of(is_padding=tensor("bool"))))
     clash = write_folder(tmp_path / "clash", features, {"train": [[{"steps/is_padding": ([1], "int")}]]})
     assert len(tfds.open(clash).steps()) == 1
-    with pytest.raises(ValueError, match="the name of the mark of padding"):
+    with pytest.raises(ValueError, match="the key of the padding mask"):
         tfds.open(clash).steps(pad=True)
 
 

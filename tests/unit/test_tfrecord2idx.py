@@ -145,7 +145,7 @@ def test_wrong_use(tmp_path: Path, capsys: Any) -> None:
         ([], "required: DATA"),
         (["--nope"], "unrecognized arguments: --nope\n"),
         ([data, "--nope", tmp_path / "i"], "unrecognized arguments: --nope\n"),
-        ([data], "is no folder; to index one file, give the index's path too"),
+        ([data], "is not a folder; to index one file, give the path of the index too"),
         ([tmp_path / "none"], "does not exist"),
         ([data, tmp_path / "i", "more"], "unrecognized arguments: more"),
         ([data, tmp_path], "is a folder: give the path of the index file"),

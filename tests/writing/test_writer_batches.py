@@ -246,7 +246,7 @@ def test_columns_that_change_while_they_are_written(which: str) -> None:
         ints.splits[1] = 2
     else:
         strings.lengths[:] = 8
-    with pytest.raises(RuntimeError, match="changed by another thread"):
+    with pytest.raises(RuntimeError, match="another thread changed"):
         rows.frames(0, 3)
 
 

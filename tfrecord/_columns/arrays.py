@@ -16,7 +16,8 @@ _INT64_MAX = np.iinfo(np.int64).max
 
 
 def as_int64(values: Any, what: str) -> Int64Array:
-    """`values` as contiguous int64 (n,); TypeError for other kinds, ValueError for what does not fit."""
+    """`values` as contiguous int64 (n,); TypeError for other dtypes, ValueError for values that do not
+    fit."""
     array = np.asarray(values)
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
@@ -47,13 +48,13 @@ def as_positions(index: Any, count: int, what: str) -> Int64Array:
         array = np.array([as_position(one, count, what) for one in array.tolist()], np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"positions of {what} must be integers, got dtype {array.dtype}")
-    # NumPy takes a True among integers for 1.
+    # NumPy converts a True among integers to 1.
     if isinstance(index, (list, tuple)) and array.size and array.min() <= 1:
         if not _BOOLS.isdisjoint(map(type, index)):
             raise TypeError(f"positions of {what} are integers or a mask of bools, not both in one list")
-    # As unsigned, a negative one is beyond any count: one look for the usual case.
+    # As unsigned, a negative position exceeds any count: one comparison for the usual case.
     if array.dtype == np.int64 and array.size and int(array.view(np.uint64).max()) < count:
-        return array if isinstance(index, list) else array.copy()  # the caller's own array is left alone
+        return array if isinstance(index, list) else array.copy()  # do not change the caller's array
     bad = (array < -count) | (array >= count)
     if bad.any():
         raise IndexError(f"position {int(array[bad][0])} is out of range: there are {count} {what}")
@@ -63,7 +64,7 @@ def as_positions(index: Any, count: int, what: str) -> Int64Array:
 
 
 def as_position(index: Any, count: int, what: str) -> int:
-    """The position 0..count-1 meant by one integer (a bool is none); IndexError names the range."""
+    """The position 0..count-1 meant by one integer (a bool is not one); IndexError names the range."""
     if isinstance(index, (bool, np.bool_)) or str(getattr(index, "dtype", "")).endswith("bool"):
         raise TypeError(f"a position of {what} is an integer, not a bool")
     try:
@@ -92,6 +93,6 @@ def splits_of(lengths: Int64Array) -> Int64Array:
 
 
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
-    """All integers of [start, start + length) for each pair, one after another."""
+    """The integers of [start, start + length) of each pair, concatenated."""
     splits = splits_of(lengths)
     return np.arange(splits[-1], dtype=np.int64) + np.repeat(starts - splits[:-1], lengths)

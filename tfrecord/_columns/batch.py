@@ -16,18 +16,18 @@ _Joined = TypeVar("_Joined")
 
 
 def concat(batches: Iterable[_Joined]) -> _Joined:
-    """Batches (or columns) of one type as one, row after row.
+    """Join the rows of batches (or columns) of the same type.
 
-    Columns may come in any order; those of the first batch decide. Byte strings are not copied. A column
-    whose kind no record of a batch told joins with any. Raises ValueError where there is nothing to join, and
-    where names, types or shapes differ; it names the column.
+    Columns may be in any order; the order of the first batch is kept. Byte strings are not copied. A column
+    whose type is unknown, because no record of a batch has a value, joins with any other. Raises ValueError
+    if there is nothing to join, or if names, types or shapes differ; it names the column.
     """
     parts: list[Any] = list(batches)
     if not parts:
         raise ValueError("nothing to join: give at least one batch")
     for part in parts:
         if type(part) is not type(parts[0]):
-            raise ValueError(f"a {type(parts[0]).__name__} and a {type(part).__name__} do not join")
+            raise ValueError(f"a {type(parts[0]).__name__} and a {type(part).__name__} cannot be joined")
     if isinstance(parts[0], SequenceBatch):
         joined: Any = SequenceBatch(
             ColumnBatch._concat([part.context for part in parts]),

@@ -15,7 +15,7 @@ _IMAGES = 8
 
 
 def title(batch: Any) -> str:
-    """How much is there."""
+    """The numbers of rows and columns."""
     return f"ColumnBatch: {batch.num_rows:,} rows, {len(batch.keys()):,} columns"
 
 
@@ -34,7 +34,7 @@ def lines(batch: Any) -> list[str]:
 
 
 def html(*batches: Any) -> str:
-    """Tables of the first rows; a ragged feature that the record lacks is a dash. Eight images are shown."""
+    """Tables of the first rows; a ragged feature that the record lacks is a dash. Shows at most eight images."""
     images: list[str] = []
     return "".join(_table(batch, images) for batch in batches)
 

@@ -1,4 +1,4 @@
-"""A column of byte strings that stay where they are."""
+"""A column of byte strings, stored as references into buffers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integ
 from tfrecord._columns.text import bytes_text, items_text
 from tfrecord._columns.to_arrow import binary_array, fixed_lists, large_binary_array, stream_of
 
-# Up to this mean length, gathering byte by byte in numpy beats one Python slice a value.
+# Up to this mean length, gathering byte by byte in numpy beats one Python slice per value.
 _GATHER_UP_TO = 64
-# Values gathered at a time: bounds the index array (8 bytes for each byte gathered).
+# Values gathered at a time: limits the index array (8 bytes per byte gathered).
 _GATHER_BYTES = 1 << 22
 
 
 class BytesColumn:
-    """n byte strings as places in buffers: nothing is copied until a value is asked for.
+    """n byte strings as places in buffers: nothing is copied until a value is requested.
 
     `buffers` are bytes-like objects (often memoryviews over mapped files) that the column keeps alive.
-    `offsets` and `lengths` are int64 arrays of one entry a value; `buffer_ids` (int32) says which buffer
-    each value lies in, None means all in `buffers[0]`. `shape` is `(n,)` unless given: a column of k values
-    a record has shape `(n, k)`, with offsets and lengths flat, in C order.
+    `offsets` and `lengths` are int64 arrays with one entry per value; `buffer_ids` (int32) says which buffer
+    holds each value, None means all are in `buffers[0]`. `shape` is `(n,)` unless given: a column with k
+    values per record has shape `(n, k)`, with offsets and lengths flat, in C order.
 
-    Raises ValueError where a value would lie outside its buffer.
+    Raises ValueError if a value would lie outside its buffer.
     """
 
     __slots__ = ("_views", "buffer_ids", "buffers", "lengths", "offsets", "shape")
@@ -77,7 +77,7 @@ class BytesColumn:
         if not count:
             return
         size = sizes[ids]
-        # Compared with what remains, never added: a sum of two int64 may wrap around.
+        # Compare with what remains, never add: a sum of two int64 may wrap around.
         bad = (self.offsets < 0) | (self.lengths < 0) | (self.lengths > size)
         bad |= self.offsets > size - np.minimum(self.lengths, size)
         if bad.any():
@@ -96,7 +96,7 @@ class BytesColumn:
         buffer_ids: npt.NDArray[np.int32] | None = None,
         shape: tuple[int, ...] | None = None,
     ) -> BytesColumn:
-        """What a kernel has checked already: no check, no copy."""
+        """Data that a kernel has already checked: no check, no copy."""
         self = object.__new__(cls)
         self.buffers = buffers
         self.offsets = offsets
@@ -108,7 +108,7 @@ class BytesColumn:
 
     @classmethod
     def from_list(cls, values: Iterable[Any]) -> BytesColumn:
-        """A column of bytes-likes, copied into one buffer."""
+        """A column of bytes-like objects, copied into one buffer."""
         held = [_as_bytes(value) for value in values]
         lengths = np.fromiter(map(len, held), np.int64, len(held))
         return cls._trusted((b"".join(held),), splits_of(lengths)[:-1], lengths)
@@ -128,18 +128,18 @@ class BytesColumn:
 
     @property
     def size(self) -> int:
-        """Number of values, all dimensions together."""
+        """Number of values over all dimensions."""
         return len(self.offsets)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values together (not of the buffers they lie in)."""
+        """Total bytes of all values (not of the buffers that hold them)."""
         return int(self.lengths.sum())
 
     def view(self, index: int) -> memoryview:
         """Read-only memoryview of value `index`; it stays valid as long as it is held.
 
-        In a column of several dimensions the values count in C order.
+        In a column with several dimensions, values are numbered in C order.
         """
         i = as_position(index, len(self.offsets), "values")
         buffer = self._memoryviews()[0 if self.buffer_ids is None else self.buffer_ids[i]]
@@ -151,7 +151,7 @@ class BytesColumn:
     @overload
     def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> BytesColumn: ...
     def __getitem__(self, index: Any) -> Any:
-        """An integer gives the value as bytes (a row of a column of several dimensions: a BytesColumn);
+        """An integer gives the value as bytes (or a row as a BytesColumn, if there are several dimensions);
         slices, integer and bool arrays give a BytesColumn over the same buffers."""
         if len(self.shape) == 1 and is_integer(index):
             return self.view(index).tobytes()
@@ -180,7 +180,7 @@ class BytesColumn:
     def ravel_list(self) -> list[bytes]:
         """All values as bytes, in C order."""
         if self.buffer_ids is None and len(self.offsets) and type(self.buffers[0]) is bytes:
-            data = self.buffers[0]  # a slice of bytes is bytes: one object a value, not two
+            data = self.buffers[0]  # a slice of bytes is bytes: one object per value, not two
             return [data[start:end] for start, end in self._spans()]
         return [view.tobytes() for view in self._slices()]
 
@@ -188,7 +188,7 @@ class BytesColumn:
         return zip(self.offsets.tolist(), (self.offsets + self.lengths).tolist(), strict=True)
 
     def _slices(self) -> Iterator[memoryview]:
-        """The values where they lie, in C order."""
+        """Views of the values in place, in C order."""
         views = self._memoryviews()
         if not len(self.offsets):
             return iter(())
@@ -199,7 +199,7 @@ class BytesColumn:
         return (views[i][start:end] for i, (start, end) in zip(ids, self._spans(), strict=True))
 
     def to_list(self) -> list[Any]:
-        """The values as bytes; lists of lists where the column has several dimensions."""
+        """The values as bytes; lists of lists if the column has several dimensions."""
         flat: list[Any] = self.ravel_list()
         if len(self.shape) == 1:
             return flat
@@ -212,12 +212,12 @@ class BytesColumn:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("a BytesColumn becomes an array only by a copy")
+            raise ValueError("a BytesColumn cannot become an array without a copy")
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype)
 
     def compact(self) -> BytesColumn:
-        """The same values in one new buffer that holds nothing else."""
+        """The same values, copied to one new buffer that holds nothing else."""
         starts = splits_of(self.lengths)[:-1]
         return BytesColumn._trusted((self._joined(),), starts, self.lengths.copy(), None, self.shape)
 
@@ -246,9 +246,9 @@ class BytesColumn:
         """An Arrow array of `large_binary`: a copy of the values that keeps nothing else alive.
 
         With `binary_views=True` it is `binary_view`: no value is copied, and the array keeps the column's
-        buffers (often whole mapped files) alive, also when it is pickled or sent. Where a value has 2 GiB or
-        more, or for a pyarrow before 19, it is `large_binary` all the same. k values per record become
-        fixed-size lists. Raises ImportError with the pip command where pyarrow is missing.
+        buffers (often whole mapped files) alive; pickling or sending it includes them. If a value has 2 GiB
+        or more, or pyarrow is older than 19, the result is `large_binary` anyway. k values per record become
+        fixed-size lists. Raises ImportError with the pip command if pyarrow is missing.
         """
         array = None
         if binary_views:
@@ -296,7 +296,7 @@ class BytesColumn:
 
     @staticmethod
     def concat(columns: Sequence[BytesColumn]) -> BytesColumn:
-        """The values of all columns, one after another, over the same buffers."""
+        """The values of all columns, concatenated, over the same buffers."""
         if not columns:
             return BytesColumn._trusted((b"",), np.zeros(0, np.int64), np.zeros(0, np.int64))
         if len(columns) == 1:
@@ -304,7 +304,9 @@ class BytesColumn:
         tail = columns[0].shape[1:]
         for column in columns:
             if column.shape[1:] != tail:
-                raise ValueError(f"columns of {tail} and of {column.shape[1:]} values a record do not join")
+                raise ValueError(
+                    f"columns of {tail} and of {column.shape[1:]} values per record cannot be joined"
+                )
         places: dict[int, int] = {}
         buffers: list[Any] = []
         ids = []
@@ -332,7 +334,7 @@ def _as_bytes(value: Any) -> bytes:
     try:
         return memoryview(value).tobytes()
     except TypeError:
-        raise TypeError(f"a bytes column holds bytes-likes, got {type(value).__name__}") from None
+        raise TypeError(f"a bytes column holds bytes-like objects, got {type(value).__name__}") from None
 
 
 def _object_array(values: list[bytes]) -> npt.NDArray[np.object_]:

@@ -25,15 +25,15 @@ class ColumnBatch(Mapping[str, Any]):
     """n records as columns: a read-only mapping from a feature's name to its column.
 
     A column is a numpy array `(n, ...)`, a `BytesColumn` or a `Ragged`; which one depends on the feature's
-    spec, never on the data. `num_rows` is n. `present` maps a name to a bool array `(n,)`: False where the
-    record lacks the feature (or it has no kind), which an empty list is not. Numeric arrays are owned by
-    the batch's holder and writable; byte strings point into the buffers that they were read from.
+    spec, never on the data. `num_rows` is n. `present` maps a name to a bool array `(n,)`: False if the
+    record lacks the feature or the feature has no type; an empty list is present. Numeric arrays belong to
+    the caller and are writable; byte strings point into the buffers from which they were read.
 
     `batch["name"]` is a column; `batch[a:b]`, `batch[[5, 1, 5]]` and `batch[mask]` are batches of those
-    rows; `row(i)` is one record as a dict. `len(batch)` is the number of rows. Iterating, `in`, `keys()`,
-    `values()` and `items()` are those of a mapping of columns.
+    rows; `row(i)` is one record as a dict. `len(batch)` is the number of rows. Iteration, `in`, `keys()`,
+    `values()` and `items()` work as for a mapping of columns.
 
-    pyarrow, polars, DuckDB and others take a batch as it is, by the Arrow C interface.
+    pyarrow, polars, DuckDB and others take a batch directly, through the Arrow C interface.
     """
 
     __slots__ = ("_columns", "_flags", "num_rows")
@@ -58,7 +58,7 @@ class ColumnBatch(Mapping[str, Any]):
                 raise ValueError(f"present[{name!r}] must be bool of shape ({num_rows},)")
         for name in present or ():
             if name not in held:
-                raise ValueError(f"present names {name!r}, which is no column")
+                raise ValueError(f"present names {name!r}, which is not a column")
         self._columns: dict[str, Any] = held
         self._flags: dict[str, BoolArray] | BoolArray = flags
         self.num_rows = int(num_rows)
@@ -67,7 +67,8 @@ class ColumnBatch(Mapping[str, Any]):
     def _trusted(
         cls, columns: dict[str, Any], present: dict[str, BoolArray] | BoolArray, num_rows: int
     ) -> ColumnBatch:
-        """What a kernel has checked already: no check, no copy. `present` may be an array (columns, rows)."""
+        """Data that a kernel has already checked: no check, no copy. `present` may be an array (columns,
+        rows)."""
         self = object.__new__(cls)
         self._columns = columns
         self._flags = present
@@ -76,7 +77,7 @@ class ColumnBatch(Mapping[str, Any]):
 
     @property
     def _present(self) -> dict[str, BoolArray]:
-        # Few batches are asked for it, so the array is split by column only then.
+        # Rarely requested, so the array is split by column only on demand.
         flags = self._flags  # read once: another thread may replace it
         if not isinstance(flags, dict):
             self._flags = flags = dict(zip(self._columns, flags, strict=True))
@@ -84,12 +85,12 @@ class ColumnBatch(Mapping[str, Any]):
 
     @property
     def present(self) -> Mapping[str, BoolArray]:
-        """Per column, which records have the feature: bool (n,)."""
+        """For each column, which records have the feature: bool (n,)."""
         return MappingProxyType(self._present)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values together."""
+        """Total bytes of all values."""
         return sum(int(column.nbytes) for column in self._columns.values())
 
     @overload
@@ -135,7 +136,7 @@ class ColumnBatch(Mapping[str, Any]):
         return self._columns.items()
 
     def row(self, index: int) -> dict[str, Any]:
-        """Record `index` as a dict: a dense column gives its row, bytes give bytes, ragged ones that row."""
+        """Record `index` as a dict: dense and ragged columns give their row, byte columns give bytes."""
         i = as_position(index, self.num_rows, "rows")
         return {name: column[i] for name, column in self._columns.items()}
 
@@ -186,7 +187,7 @@ class ColumnBatch(Mapping[str, Any]):
 
         `ragged="ragged"` gives these as `TensorRagged`; `"nested"` as nested tensors; `"pad"` as padded
         tensors, `x` with a bool tensor `x_mask`, filled by `fill_value` and as wide as `max_length` (both as
-        in `Ragged.to_padded`). Raises ImportError with the pip command where torch is missing.
+        in `Ragged.to_padded`). Raises ImportError with the pip command if torch is missing.
         """
         if ragged not in ("ragged", "pad", "nested"):
             raise ValueError(f"ragged must be 'ragged', 'pad' or 'nested', got {ragged!r}")
@@ -197,7 +198,9 @@ class ColumnBatch(Mapping[str, Any]):
                 made = made.to_nested()
             elif isinstance(made, TensorRagged) and ragged == "pad":
                 if f"{name}_mask" in self._columns:
-                    raise ValueError(f"the mask of {name!r} has the name of a column, '{name}_mask'")
+                    raise ValueError(
+                        f"the mask of {name!r} needs the name '{name}_mask', which is already a column"
+                    )
                 result[f"{name}_mask"] = tensor_of(column.mask(max_length))
                 made = tensor_of(column.to_padded(fill_value, max_length))
             result[name] = made
@@ -210,17 +213,17 @@ class ColumnBatch(Mapping[str, Any]):
             binary_views: bytes are views into the batch's buffers, uncopied: see `BytesColumn.to_arrow`.
             text: True gives all byte strings as strings, names those of these columns. They are checked to
                 be UTF-8, and copied.
-            nullable: a ragged column whose rows have one value each where the feature is present becomes a
-                plain column, and every column is null where the record lacks the feature. The rows of this
+            nullable: a ragged column becomes a plain column if each row with the feature has one value, and
+                every column is null for records that lack the feature. The rows of this
                 batch decide; the type may differ from that of other batches of the same file.
 
-        Ragged columns are large lists, null where the record lacks the feature. Dense columns become
-        fixed-size lists (scalars: plain arrays), without nulls unless `nullable`: a missing feature has its
-        default there.
+        Ragged columns become large lists, null if the record lacks the feature. Dense columns become
+        fixed-size lists (scalars: plain arrays). Without `nullable` these have no nulls: a missing feature
+        has its default there.
 
         Raises:
-            DecodeError: a value that `text` asks for is not UTF-8; it names the column and the row.
-            KeyError: `text` names no column. ImportError: pyarrow is missing.
+            DecodeError: a value in a `text` column is not UTF-8; the error names the column and the row.
+            KeyError: `text` names an unknown column. ImportError: pyarrow is missing.
         """
         return self._to_arrow(
             table_options(self._columns, binary_views=binary_views, text=text, nullable=nullable)
@@ -245,21 +248,21 @@ class ColumnBatch(Mapping[str, Any]):
         return self[:0].to_arrow().schema.__arrow_c_schema__()
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
-        # Without this, numpy and pandas.DataFrame() would take the names of the columns for the data.
+        # Without this, numpy and pandas.DataFrame() would take the column names for the data.
         raise TypeError(f"a {type(self).__name__} is not an array: take its columns, or call to_pandas()")
 
     @classmethod
     def from_arrow(cls, batch: Any) -> ColumnBatch:
-        """The columns of a RecordBatch, a Table, or anything that gives Arrow data: a polars DataFrame, a
+        """The columns of a RecordBatch, a Table, or anything that exports Arrow data: a polars DataFrame, a
         DuckDB relation, a pandas DataFrame (without its index).
 
         Lists become ragged, fixed-size lists and plain values dense, binary and strings (UTF-8) bytes over
-        Arrow's buffers, each column by its Arrow type alone; categories become their values. A null row is
-        not present; an empty list is present with no values. In pandas, a NaN in a column of floats is a
-        value, and in a column of objects a null.
+        Arrow's buffers, depending only on the Arrow type of each column; categories become their values. A
+        null row is not present; an empty list is present with no values. In pandas, a NaN in a column of
+        floats is a value, and in a column of objects a null.
 
-        Raises ValueError for a null within a list and for two columns of one name, TypeError for a type that
-        no feature can hold. All name the column.
+        Raises ValueError for a null within a list and for two columns with the same name, and TypeError for a
+        type that no feature can hold. All errors name the column.
         """
         parts = [
             cls._trusted(
@@ -292,8 +295,8 @@ class ColumnBatch(Mapping[str, Any]):
     def to_pandas(self, *, text: Text = False, nullable: bool = False) -> Any:
         """A pandas DataFrame, through Arrow; the options are those of `to_arrow`.
 
-        With `nullable` numbers are of pandas' nullable types (`Int64`, `Float32`, ...). Raises ImportError,
-        which says how to install what is missing.
+        With `nullable`, numbers have pandas' nullable types (`Int64`, `Float32`, ...). Raises ImportError,
+        which says how to install a missing package.
         """
         optional("pandas")
         return pandas_of(self.to_arrow(text=text, nullable=nullable), nullable)
@@ -310,7 +313,7 @@ class ColumnBatch(Mapping[str, Any]):
 
 
 def record_batch(names: list[str], arrays: list[Any], num_rows: int) -> Any:
-    """A pyarrow RecordBatch, which keeps its number of rows where there are no columns."""
+    """A pyarrow RecordBatch that keeps its number of rows even without columns."""
     pa = optional("pyarrow")
     if not names:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * num_rows, pa.struct([])))

@@ -15,7 +15,7 @@ def is_table(data: Any) -> bool:
 
 
 def record_batches(data: Any) -> list[Any]:
-    """The record batches, at least one, of Arrow data of any library, or of a pandas DataFrame.
+    """The record batches (at least one) of Arrow data from any library, or of a pandas DataFrame.
 
     Raises TypeError for anything else.
     """
@@ -30,7 +30,8 @@ def record_batches(data: Any) -> list[Any]:
 
 
 def _no_rows(kind: Any) -> Any:
-    """An array of no rows. Of categories it holds their values: pyarrow cannot make all types of them."""
+    """An array without rows. For categories it has the type of their values: pyarrow cannot make all types
+    of categories."""
     pa = optional("pyarrow")
     return pa.nulls(0, kind.value_type if pa.types.is_dictionary(kind) else kind)
 
@@ -60,7 +61,7 @@ def _pandas_table(frame: Any) -> Any:
     pa = optional("pyarrow")
     for name in frame.columns:
         if not isinstance(name, str):
-            raise TypeError(f"the name of a column is a str, not {name!r}")
+            raise TypeError(f"a column name must be a str, not {name!r}")
     arrays = [_pandas_array(frame.iloc[:, i], name) for i, name in enumerate(frame.columns)]
     return pa.Table.from_arrays(arrays, list(frame.columns))
 
@@ -69,20 +70,20 @@ def _pandas_array(series: Any, name: str) -> Any:
     pa = optional("pyarrow")
     if isinstance(series.dtype, np.dtype):
         if series.dtype.kind in "biuf":
-            return pa.array(series.to_numpy())  # a NaN is a value here, as numpy has it
+            return pa.array(series.to_numpy())  # a NaN is a value here, as in numpy
     try:
         if series.dtype == object:
-            # Within a row a NaN is a value, so only whole rows are looked at.
+            # Within a row a NaN is a value, so only whole rows are checked.
             rows = zip(series, series.isna(), strict=True)
             return pa.array([None if missing else _flat_row(row) for row, missing in rows])
         return pa.array(series, from_pandas=True)
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())
         raise TypeError(
-            f"column {name!r} has values of no one type that a feature can hold: {reason}"
+            f"column {name!r} does not have values of one type that a feature can hold: {reason}"
         ) from None
 
 
 def _flat_row(value: Any) -> Any:
-    """Arrow takes rows of one dimension; a feature's values are flat."""
+    """Flatten a row: Arrow takes rows of one dimension, and a feature's values are flat."""
     return value.reshape(-1) if isinstance(value, np.ndarray) and value.ndim > 1 else value

@@ -13,7 +13,7 @@ from tfrecord._columns.ragged import Ragged
 from tfrecord._columns.to_arrow import INLINE
 from tfrecord._optional import optional
 
-# Arrow's names of floats; its other names of numbers are numpy's.
+# Arrow's names for floats; its names for other numbers are those of numpy.
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
@@ -22,12 +22,12 @@ def columns_of(batch: Any) -> dict[str, tuple[Any, BoolArray]]:
     names = batch.schema.names
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"two columns of one name, {twice!r}, among {names}")
+        raise ValueError(f"two columns have the name {twice!r}, among {names}")
     return {name: column_of(array, name) for name, array in zip(names, batch.columns, strict=True)}
 
 
 def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
-    """A column of an Arrow array and which rows are present (not null).
+    """The column of an Arrow array, and which rows are present (not null).
 
     Numbers become a numpy array that owns its memory, strings and binary a BytesColumn over Arrow's buffers,
     fixed-size lists a dense column, other lists a Ragged (of Ragged). A null row is zero, empty bytes, or an
@@ -64,7 +64,7 @@ def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:
 
 
 def _dictionary(array: Any, name: str) -> tuple[Any, BoolArray]:
-    """Each row's value in place of its number; the values themselves are not copied."""
+    """Each row's value instead of its code; the values themselves are not copied."""
     if not len(array.dictionary):
         return column_of(optional("pyarrow").nulls(len(array), array.type.value_type), name)
     values, known = column_of(array.dictionary, name)
@@ -93,7 +93,7 @@ def _numbers(array: Any, valid: BoolArray) -> npt.NDArray[Any]:
 
 
 def _items(buffer: Any, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
-    """Some items of a buffer. One of no rows may be missing, or of any size."""
+    """Some items of a buffer. Without rows, the buffer may be missing or have any size."""
     if not count:
         return np.empty(0, dtype)
     return np.frombuffer(buffer, dtype, count, start * np.dtype(dtype).itemsize)
@@ -122,7 +122,7 @@ def _bytes(array: Any, kind: Any) -> BytesColumn | None:
 
 
 def _fixed(array: Any, valid: BoolArray, name: str) -> Any:
-    """Fixed-size lists: a dense column, or a Ragged where the elements are lists of differing length."""
+    """Fixed-size lists: a dense column, or a Ragged if the elements are lists of different lengths."""
     size = array.type.list_size
     child, child_valid = column_of(array.values.slice(array.offset * size, len(array) * size), name)
     if isinstance(child, Ragged):
@@ -155,7 +155,7 @@ def _lists(array: Any, valid: BoolArray, name: str) -> Ragged:
 
 
 def _list_views(array: Any, valid: BoolArray, name: str) -> Ragged:
-    """Rows that may lie in any order, overlap, and leave values out."""
+    """Rows that may be in any order, overlap, and leave values out."""
     pa = optional("pyarrow")
     width = np.int64 if pa.types.is_large_list_view(array.type) else np.int32
     starts, lengths = (
@@ -168,7 +168,7 @@ def _list_views(array: Any, valid: BoolArray, name: str) -> Ragged:
 
 
 def _rows_of(array: Any, valid: BoolArray, column: Ragged, child_valid: BoolArray, name: str) -> Ragged:
-    """Rows over values of which none may be null; a null list among steps is an empty step."""
+    """Rows over values, none of which may be null; a null list among steps is an empty step."""
     is_null = optional("pyarrow").types.is_null(array.type.value_type)
     if is_null and not len(column.values):
         column = Ragged(np.empty(0, object), column.row_splits)

@@ -1,4 +1,4 @@
-"""Columns that an index keeps: one value a record of some features, or how many values a feature has."""
+"""Columns stored in an index: one value per record of some features, or how many values a feature has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["KeptColumns", "counted"]
 _LONGEST_KEPT = 256
 _LENGTH = re.compile(r"len\((.+)\)\Z", re.DOTALL)
 _DROP = "columns=[] builds the index without columns"
-_OTHER_KIND = f"is of another kind than before ({_DROP})"
+_OTHER_KIND = f"has a different kind than before ({_DROP})"
 
 
 def counted(name: str) -> str | None:
@@ -30,18 +30,19 @@ def counted(name: str) -> str | None:
 
 
 class KeptColumns:
-    """Takes in records, and gives one entry a record for each of ``names``.
+    """Collects one entry per record for each of ``names``.
 
-    A name is that of a feature with at most one value a record: numbers become int64 or float32, byte strings
-    (at most 256 bytes, none ending in NUL) fixed-width bytes. Records without a value are masked. ``len(x)``
-    is how many values the feature ``x`` has (steps, if it is a feature list), int64, 0 where it is missing.
+    A name is that of a feature with at most one value per record: numbers become int64 or float32, byte
+    strings (at most 256 bytes, none ending in NUL) fixed-width bytes. Records without a value are masked.
+    ``len(x)`` is how many values the feature ``x`` has (steps, if it is a feature list), int64, 0 if it is
+    missing.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(dict.fromkeys(names))
         for name in self.names:
             if not isinstance(name, str):
-                raise TypeError(f"columns are names of features, not {name!r}")
+                raise TypeError(f"columns must be names of features, not {name!r}")
         self._values = [name for name in self.names if counted(name) is None]
         self._lengths = [name for name in self.names if counted(name) is not None]
         keys = dict.fromkeys([*self._values, *(counted(name) or "" for name in self._lengths)])
@@ -54,10 +55,11 @@ class KeptColumns:
         self._count = 0
 
     def update(self, buffer: Any, offsets: Any, sizes: Any) -> None:
-        """Take in the records at these places (int64) of a buffer. A record that is no message has no values.
+        """Add the records at these places (int64) of a buffer. A record that is not a valid message has no
+        values.
 
         Raises:
-            DecodeError, FeatureKindError: a value cannot be kept.
+            DecodeError, FeatureKindError: a value cannot be stored.
         """
         count = len(offsets)
         rows = np.arange(count)
@@ -90,7 +92,7 @@ class KeptColumns:
     def _keep(self, name: str, buffer: Any, lengths: Any, column: tuple[Any, ...]) -> None:
         if (lengths > 1).any():
             row = int((lengths > 1).argmax())
-            reason = f"has {lengths[row]} values, but a column of an index has one at most ({_DROP})"
+            reason = f"has {lengths[row]} values, but an index column holds at most one per record ({_DROP})"
             raise DecodeError(reason, key=name, record=self._count + row)
         _, kind, _, values = column
         present = lengths == 1
@@ -113,15 +115,15 @@ class KeptColumns:
             value = bytes(data[offset : offset + length])
             if length > _LONGEST_KEPT or value.endswith(b"\0"):
                 what = f"has {length} bytes" if length > _LONGEST_KEPT else "ends in NUL"
-                reason = f"{what}, which an index does not keep ({_DROP})"
+                reason = f"{what}, which an index cannot store ({_DROP})"
                 raise DecodeError(reason, key=name, record=self._count + row)
             values.append(value)
         return np.array(values, "S")
 
     def finish(self, known: Iterable[str]) -> dict[str, Any]:
-        """The columns: arrays, masked ones where records lack a value.
+        """The columns: arrays, masked if records lack a value.
 
-        ``known``: the names of all features, for the message of one that is in no record.
+        ``known``: the names of all features, for the error about one that no record has.
 
         Raises:
             MissingFeatureError: no record has the feature.
@@ -135,7 +137,7 @@ class KeptColumns:
 
 
 def _joined(parts: list[tuple[Any, npt.NDArray[np.bool_]]]) -> Any:
-    """One array of all parts; a part without any value takes the type of the others."""
+    """All parts as one array; a part without any value takes the type of the others."""
     types = [values.dtype for values, _ in parts if values is not None]
     dtype = np.result_type(*types) if types else np.dtype(np.int64)
     filled = [np.zeros(len(present), dtype) if values is None else values for values, present in parts]

@@ -1,4 +1,4 @@
-"""Nested Python lists as one run of values and row splits."""
+"""Nested Python lists as flat values and row splits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _STRINGS = (bytes, bytearray, memoryview, str)
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is a row of values: a list, a tuple, or an array of one dimension or more."""
+    """Whether a value is a row of values: a list, a tuple, or an array of at least one dimension."""
     return isinstance(value, (list, tuple, range)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def flatten_rows(rows: Any, dtype: Any) -> tuple[Any, list[Int64Array]]:
     """The values of nested rows, and the row splits of each level, the outermost first.
 
-    Raises TypeError where a row is no list, ValueError where rows are nested to different depths.
+    Raises TypeError if a row is not a list, and ValueError if rows are nested to different depths.
     """
     levels: list[Int64Array] = []
     items: Sequence[Any] = list(rows)
@@ -44,7 +44,7 @@ def _joined_arrays(arrays: Sequence[Any], dtype: Any) -> Any:
     try:
         joined = np.concatenate(filled)
     except ValueError as error:
-        raise ValueError(f"the arrays of the rows do not join: {error}") from None
+        raise ValueError(f"the arrays of the rows cannot be joined: {error}") from None
     return flat_values(joined, dtype)
 
 
@@ -66,7 +66,7 @@ def flat_values(values: Any, dtype: Any = None) -> Any:
         and dtype is None
         and all(isinstance(v, (int, np.integer)) for v in items)
     ):
-        raise ValueError("an integer is beyond 64 bits")  # NumPy turns to floats or objects
+        raise ValueError("an integer is beyond 64 bits")  # NumPy would switch to floats or objects
     if array.dtype.kind not in "biuf":
         wrong = next((v for v in items if not isinstance(v, (int, float, np.number, np.bool_))), items[0])
         raise TypeError(f"a value is {_name(wrong)}; a column holds numbers, bool, bytes or str")
@@ -81,7 +81,7 @@ def strings(values: Any) -> BytesColumn:
         try:
             made.append(str.encode(item) if isinstance(item, str) else item)
         except UnicodeEncodeError:
-            raise ValueError("a str has a lone surrogate, which UTF-8 cannot hold") from None
+            raise ValueError("a str has a lone surrogate, which UTF-8 cannot encode") from None
     column = BytesColumn.from_list(made)
     return column._reshaped(values.shape) if isinstance(values, np.ndarray) else column
 

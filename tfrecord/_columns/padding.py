@@ -1,4 +1,4 @@
-"""How wide padded rows are, and what fills them."""
+"""The width of padded rows, and the value that pads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfrecord._columns.arrays import Int64Array, is_integer
 
 
 def limits_of(max_length: Any) -> tuple[Any, Any]:
-    """The width of the rows, and what is left for the steps within."""
+    """The limit for the rows, and the limit for the steps within them."""
     if max_length is None or is_integer(max_length):
         return max_length, None
     limits = tuple(max_length)
@@ -27,7 +27,7 @@ def width_of(limit: Any, lengths: Int64Array) -> int:
 
 
 def fill_for(dtype: np.dtype[Any], fill_value: Any) -> Any:
-    """`fill_value` as a value of `dtype`; TypeError or ValueError where it would not be the same value."""
+    """`fill_value` as a value of `dtype`; TypeError or ValueError if it would not be the same value."""
     if dtype.kind == "O":
         if is_integer(fill_value) and fill_value == 0:
             return b""

@@ -1,1 +1,1 @@
-"""The compiled kernels of messages, and the same in plain Python."""
+"""The compiled kernels for messages, and the same in plain Python."""

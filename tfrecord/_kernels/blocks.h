@@ -1,9 +1,9 @@
-/* Large pieces of memory that are used again: the arrays of batches, and what is needed to make them.
+/* Large memory blocks that are reused: for the arrays of batches, and for scratch space.
  *
- * A batch after another needs the same sizes. Memory that goes back to the system comes again page by page, each cleared
- * first, which takes longer than many batches do. So a few blocks that are free are kept, at most BLOCKS_MOST_BYTES in
- * all. This changes nothing for the process's other memory. From 2 MiB on, blocks lie on huge pages where the system has
- * them. Call with the GIL, or with the lock that stands for it.
+ * Consecutive batches need the same sizes. Memory returned to the system comes back page by page, each cleared first,
+ * which can take longer than decoding a batch. So a few free blocks are kept, at most BLOCKS_MOST_BYTES in total. The
+ * process's other memory is unaffected. Blocks of 2 MiB and more use huge pages if the system has them. Call with the
+ * GIL held, or with the lock that replaces it.
  */
 #ifndef TFRECORD_BLOCKS_H
 #define TFRECORD_BLOCKS_H
@@ -18,15 +18,15 @@
 #define BLOCKS_MOST 256
 #define BLOCKS_MOST_BYTES ((size_t)128 << 20)
 
-/* Columns of one batch are written a row at a time, so they must not all begin at the same place of a page: they would
- * share one set of the cache. */
+/* Columns of one batch are written a row at a time, so they must not all begin at the same offset in a page: they would
+ * share one cache set. */
 #define BLOCKS_LINE ((size_t)64)
 #define BLOCKS_PLACES ((size_t)61)
 
-/* What precedes each block, in a cache line of its own. */
+/* The header before each block, in its own cache line. */
 typedef union {
     struct {
-        size_t capacity; /* all of it, with what is before this head; 0: from malloc */
+        size_t capacity; /* total size, including what is before this header; 0: from malloc */
         void *start;
     } of;
     uint8_t line[BLOCKS_LINE];
@@ -34,7 +34,7 @@ typedef union {
 
 static struct {
     pthread_mutex_t lock;
-    block_head *free[BLOCKS_MOST]; /* the one given back last comes last */
+    block_head *free[BLOCKS_MOST]; /* the most recently returned block is last */
     size_t count, bytes, turn;
 } blocks = {PTHREAD_MUTEX_INITIALIZER, {0}, 0, 0, 0};
 
@@ -65,7 +65,7 @@ static void *block_map(size_t capacity) {
     return whole + before;
 }
 
-/* Memory of at least so many bytes, as malloc gives it; NULL where there is none. */
+/* Like malloc: at least this many bytes, or NULL. */
 static void *block_take(size_t size) {
     block_head *head = NULL;
     size_t capacity, turn;
@@ -98,7 +98,7 @@ static void *block_take(size_t size) {
     return head + 1;
 }
 
-/* Gives memory of `block_take` back; NULL does nothing. What was given back longest ago makes room. */
+/* Returns memory from `block_take`; NULL does nothing. If there are too many free blocks, the oldest is freed. */
 static void block_give(void *memory) {
     block_head *head = (block_head *)memory - 1, *old[BLOCKS_MOST];
     size_t count = 0;

@@ -4,7 +4,7 @@
 
 #include "column.h"
 
-/* What is done with a chunk, as bits, in this order. */
+/* The steps for a chunk, as bits, in this order. */
 enum { CHUNK_SCAN = 1, CHUNK_COUNT = 2, CHUNK_FILL = 4 };
 
 typedef struct {
@@ -13,14 +13,14 @@ typedef struct {
     column_output *outputs[2];
     scan_record *records;
     int64_t first, count;
-    uint8_t *bad; /* a status for each record, where records that are not valid are left out; else null */
+    uint8_t *bad; /* a status for each record if invalid records are left out; else null */
     /* The first failure: status 0 for none. */
     column_fault fault;
     int fault_table;
     int64_t fault_column, fault_row;
 } decode_chunk;
 
-/* Forget what a record that is not valid has left behind. The columns from `known` on were its own. */
+/* Undo the traces of an invalid record. It added the columns from `known` on. */
 WIRE_COLD void table_undo(scan_table *table, uint32_t known, uint64_t row) {
     uint32_t discovered = table->num_columns - known;
     for (uint32_t i = 0; i < known; i++) {
@@ -38,7 +38,7 @@ WIRE_COLD void table_undo(scan_table *table, uint32_t known, uint64_t row) {
     for (uint32_t i = 0; i < known; i++) table_insert(table, i);
 }
 
-/* Leaves out a record that is not valid, where that is wanted. `row` is where it would have come. */
+/* Leaves out an invalid record, if requested. `row` is the row that it would have had. */
 WIRE_COLD int chunk_leave_out(decode_chunk *chunk, int64_t place, const uint32_t *known, uint64_t row, int status) {
     if (!chunk->bad || status == WIRE_NO_MEMORY || status == WIRE_TOO_MANY) return 0;
     chunk->bad[place] = (uint8_t)status;

@@ -1,7 +1,7 @@
-/* What one payload says about the records of its file: whether it looks like an Example or a SequenceExample.
+/* Classifies one payload as evidence of its file's record type: does it look like an Example or a SequenceExample?
  *
  * Many other messages parse as one, because unknown fields are allowed and a key may be any UTF-8 text. So this looks
- * for features as writers make them, and for what no writer of Examples makes.
+ * for features as writers produce them, and for things that no writer of Examples produces.
  */
 #ifndef TFRECORD_CLASSIFY_H
 #define TFRECORD_CLASSIFY_H
@@ -22,7 +22,7 @@ typedef struct {
     int clean, lists, strange;
 } record_signs;
 
-/* A value of a kind: its list of values. */
+/* The list of values of one kind. */
 static int list_signs(wire_slice list, uint32_t kind, int depth, record_signs *signs) {
     wire_cursor cursor = {list.data, list.data + list.length};
     while (cursor.at < cursor.end) {
@@ -128,7 +128,7 @@ static int record_signs_read(const scan_record *record, record_signs *signs) {
     return WIRE_OK;
 }
 
-/* A class of the enum above, or -1 where there is no memory. */
+/* A class of the enum above, or -1 if out of memory. */
 static int record_class(const scan_record *record) {
     record_signs signs = {0, 0, 0};
     uint8_t status;

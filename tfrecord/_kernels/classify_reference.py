@@ -1,4 +1,4 @@
-"""What one payload says about the records of its file, in plain Python: the twin of `classify.h`."""
+"""Classifies one payload as evidence of its file's record type, in plain Python: the twin of `classify.h`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of features, and what can be wrong with a message: the numbers that kernels and Python share."""
+"""Kinds of features, and status codes of invalid messages: the numbers that kernels and Python share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = {name: number for number, name in enumerate(KIND_NAMES) if number}
 # The message is not valid.
 TRUNCATED, BAD_TAG, BAD_TYPE, BAD_GROUP, TOO_DEEP = 1, 2, 3, 4, 5
 VARINT_TOO_LONG, LENGTH_TOO_LARGE, BAD_UTF8, BAD_FLOATS, TOO_MANY, CHANGED = 6, 7, 8, 9, 10, 11
-# It is valid, but not what was asked for.
+# The message is valid, but does not match the request.
 KIND_MISMATCH, MISSING, WRONG_COUNT, KIND_CONFLICT = 20, 21, 22, 23
 
 REASONS = {
@@ -50,16 +50,16 @@ REASONS = {
     VARINT_TOO_LONG: "a varint of more than ten bytes",
     LENGTH_TOO_LARGE: "a length of more than 2**31 - 1",
     BAD_UTF8: "a key is not valid UTF-8",
-    BAD_FLOATS: "packed floats whose length is no multiple of four",
+    BAD_FLOATS: "packed floats whose length is not a multiple of four",
     TOO_MANY: "too many different features for one batch",
     CHANGED: "its bytes changed while they were read",
 }
 
 
 class RecordClass(IntEnum):
-    """What one payload says about the records of its file; the same numbers as in `classify.h`.
+    """The class of one payload, as evidence of its file's record type; same numbers as in `classify.h`.
 
-    A feature is clean where its key is UTF-8 without control characters and its kind is known. ``SEQUENCE``
+    A feature is clean if its key is UTF-8 without control characters and its kind is known. ``SEQUENCE``
     and ``NEUTRAL_LISTS`` have at least one feature list. ``FOREIGN`` parses, but has no clean feature, and an
     unknown field or a strange key.
     """

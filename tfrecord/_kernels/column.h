@@ -15,10 +15,10 @@ typedef struct {
 } column_fault;
 
 typedef struct {
-    uint8_t *present; /* one a slot */
+    uint8_t *present; /* one per slot */
     int64_t *splits;  /* ragged: values until the end of each slot, from `total` on */
     int64_t total;
-    int kind; /* asked for, or else the first one met */
+    int kind; /* the requested one, or else the first one found */
     int level;
     feature_sink sink; /* dense: the whole column */
     int32_t *buffers;  /* of byte strings: which buffer */
@@ -32,7 +32,7 @@ static int fault_at(column_fault *fault, int status, int64_t slot, int64_t first
     return status;
 }
 
-/* Whether the kind of a slot fits; of a column of any kind, the first one met is the kind. */
+/* Whether the kind of a slot matches; a column of any kind takes the first kind found. */
 WIRE_INLINE int column_kind(
     const scan_column *column, int64_t slot, column_output *out, column_fault *fault) {
     int kind = column->slots[slot].kind;
@@ -79,7 +79,7 @@ static int column_count(
     return WIRE_OK;
 }
 
-/* Values of all slots into the sink of `out`, of which exactly `out->total` come. */
+/* Write the values of all slots, exactly `out->total`, into the sink of `out`. */
 static int column_fill(const scan_table *table, const scan_column *column, const scan_record *records,
                        column_output *out, column_fault *fault) {
     int depth = table->is_lists ? 4 : 3;
@@ -111,7 +111,7 @@ static int column_fill(const scan_table *table, const scan_column *column, const
     return WIRE_OK;
 }
 
-/* One row of a dense column that is not one value of the kind asked for. */
+/* One row of a dense column that is not a single value of the requested kind. */
 static int dense_row(const scan_table *table, const scan_column *column, const scan_record *record, int64_t i,
                      column_output *out, column_fault *fault) {
     const feature_slot *slot = &column->slots[i];
@@ -120,7 +120,7 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
     feature_sink sink = out->sink, counted = {0};
     int status;
     sink.count = i * count;
-    /* A run may write beyond its row, over rows that come later; not over those that are there already. */
+    /* A run may write beyond its row, over later rows, but not over rows that are already written. */
     sink.limit = (column->direct ? i + 1 : column->num_slots) * count;
     sink.base = record->base;
     out->present[i] = slot->shape > SLOT_NO_KIND;
@@ -150,7 +150,7 @@ static int column_dense(const scan_table *table, const scan_column *column, cons
                         column_output *out, column_fault *fault) {
     int64_t row = 0, count = column->direct ? table->num_unlike : column->num_slots;
     for (int64_t k = 0; k < count; k++) {
-        int64_t i = column->direct ? table->unlike[k] : k; /* repeats are in their rows already */
+        int64_t i = column->direct ? table->unlike[k] : k; /* repeats are already in their rows */
         const feature_slot *slot = &column->slots[i];
         int status;
         if (WIRE_LIKELY(slot->shape == SLOT_VALUE && column->count == 1 && slot->kind == out->kind)) {

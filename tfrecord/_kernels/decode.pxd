@@ -1,4 +1,4 @@
-"""What the C headers give to the kernel."""
+"""Declarations of the C headers for the kernel."""
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -9,7 +9,7 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* In all versions of NumPy an ndarray begins with the address of its first item. */
+    /* In all versions of NumPy, the address of its first item comes first in an ndarray. */
     static inline void *array_data(PyObject *array) {
         return ((struct { PyObject_HEAD void *data; } *)array)->data;
     }

@@ -3,7 +3,7 @@
 """Kernel: tf.Example wire bytes to columns, and to dicts of single records.
 
 The loops are in the C headers, without the GIL. A failure is a tuple (status, row, key, two numbers), which
-`tfrecord.parse` turns into an exception; exceptions raised here are for callers that break the contract.
+`tfrecord.parse` turns into an exception. Exceptions raised here mean that the caller broke the contract.
 """
 
 import math
@@ -33,7 +33,7 @@ cdef object _UINT8 = numpy.dtype("uint8")
 cdef object _OBJECT = numpy.dtype(object)
 cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint8_t _NOTHING = 0
-# Arrays from so many bytes on lie in memory that is used again.
+# Arrays of at least this many bytes use reused memory blocks.
 cdef int64_t _LARGE = 1 << 15
 
 # Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
@@ -51,7 +51,7 @@ cdef int _simd_level(int wanted) except -1:
 
 
 cdef class _Memory:
-    """The memory of one large array: a block that is used again when the array is gone."""
+    """The memory of one large array: a block that is reused when the array is gone."""
 
     cdef void *address
     cdef Py_ssize_t size
@@ -91,7 +91,7 @@ cdef void *_address(object array, int flags=PyBUF_SIMPLE) except NULL:
 
 
 if _address(_FIRST) != _pointer(_FIRST):
-    raise ImportError("arrays of this version of NumPy are not as the kernel knows them")
+    raise ImportError("the kernel does not support the array layout of this version of NumPy")
 
 
 cdef object _contiguous(object array, Py_ssize_t count, object dtype):
@@ -105,7 +105,7 @@ include "decode_payloads.pxi"
 
 
 cdef inline void _whole(const Py_buffer *view, scan_record *record) noexcept:
-    """A buffer that is one record."""
+    """A buffer that holds one record."""
     record.base = record.data = <const uint8_t *> view.buf if view.buf != NULL else &_NOTHING
     record.length = view.len
     record.buffer = 0
@@ -116,7 +116,7 @@ cdef class _Chunks:
 
     cdef decode_chunk *items
     cdef Py_ssize_t count
-    # Holds the status of each record, where bad ones are left out.
+    # The status of each record, if bad ones are left out.
     cdef object statuses
 
     def __dealloc__(self):
@@ -126,7 +126,7 @@ cdef class _Chunks:
         free(self.items)
 
     cdef int64_t rows(self) noexcept:
-        """Records that are not left out."""
+        """The number of records that are not left out."""
         cdef int64_t rows = 0
         cdef Py_ssize_t i
         for i in range(self.count):
@@ -168,7 +168,7 @@ cdef class Decoder:
 
     def __init__(self, columns, lists=False, int simd=-1):
         if self.kept is not None:
-            raise TypeError("a Decoder is made once")
+            raise TypeError("a Decoder can be initialized only once")
         self.level = _simd_level(simd)
         self.kept = []
         self.num_tables = 1 if lists is False else 2
@@ -296,7 +296,7 @@ cdef class Decoder:
         return chunks
 
     cdef object failure(self, _Chunks chunks):
-        """The failure of the first chunk that has one."""
+        """The failure of the first chunk that failed."""
         cdef decode_chunk *chunk
         cdef scan_column *column
         cdef Py_ssize_t i
@@ -427,7 +427,7 @@ cdef class Decoder:
 
 
 cdef object _value(const feature_slot *slot, const feature_parts *parts, int depth, int kind, int level, int *status):
-    """One record's values of a feature: bytes, an object array of them, an array of numbers; None without a kind."""
+    """One record's values of a feature: bytes, an object array of bytes, an array of numbers; None without a kind."""
     cdef feature_sink sink
     cdef int64_t count, i
     cdef int64_t *places
@@ -513,7 +513,7 @@ def gather(tuple buffers not None, offsets, buffer_ids, out):
     lengths = numpy.full(count, length, _INT64)
     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
     if payloads.count != count or out.dtype.itemsize != 1:
-        raise ValueError("a row of bytes for each byte string is needed")
+        raise ValueError("one row of bytes is needed per byte string")
     to = <uint8_t *> _address(out, PyBUF_WRITABLE)
     with nogil:
         for i in range(count):
@@ -541,7 +541,7 @@ def decode_varints(data, int simd=-1):
 
 
 cdef int _discover(scan_table *tables, int64_t rows, uint64_t most_cells) except -1:
-    """Tables of features and of feature lists that take every key."""
+    """Tables of features and of feature lists that accept every key."""
     cdef int t
     memset(tables, 0, 2 * sizeof(scan_table))
     for t in range(2):

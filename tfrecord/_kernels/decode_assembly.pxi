@@ -1,7 +1,7 @@
 # The arrays of a batch: included by decode.pyx.
 
 cdef class _Assembly:
-    """The arrays of a batch, and where each chunk writes into them."""
+    """The arrays of a batch, and where each chunk writes to them."""
 
     cdef Decoder decoder
     cdef _Chunks chunks
@@ -9,7 +9,7 @@ cdef class _Assembly:
     cdef bint with_ids
     # A column: [key, kind, outer, step_present, splits, values]; outer and step_present of lists only.
     cdef tuple columns
-    # Of each table, which record has which column: bool (columns, rows).
+    # For each table, which record has which column: bool (columns, rows).
     cdef list present
 
     def __cinit__(self, Decoder decoder, _Chunks chunks, bint with_ids):
@@ -108,7 +108,7 @@ cdef class _Assembly:
         return _array(count, 8, _INT64, shape) if kind == KIND_INT64 else None
 
     cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
-        """Let a chunk write its values from place `at` on."""
+        """Make a chunk write its values from position `at`."""
         if kind == KIND_FLOAT:
             out.sink.floats = <uint32_t *> _pointer(values) + at
         elif kind == KIND_INT64:
@@ -188,7 +188,7 @@ cdef class _Assembly:
         if t:
             return present, [tuple(column) for column in self.columns[1]]
         columns = [(key, kind, splits, values) for key, kind, _, _, splits, values in self.columns[0]]
-        if rows < self.rows:  # there was room for records that were left out
+        if rows < self.rows:  # records were left out, so there is unused room
             present = present[:, :rows]
             columns = [(key, kind, *_first_rows(rows, splits, values)) for key, kind, splits, values in columns]
         return present, columns

@@ -1,7 +1,7 @@
-# Where the payloads of a batch are: included by decode.pyx.
+# The places of a batch's payloads: included by decode.pyx.
 
 cdef class _Payloads:
-    """Where the payloads are: the buffers are held until this is gone."""
+    """The places of the payloads; holds the buffers as long as it lives."""
 
     cdef scan_record *records
     cdef Py_ssize_t count

@@ -1,6 +1,7 @@
-"""Messages to columns in plain Python: what runs where no compiler was, and the oracle of the kernel's tests.
+"""Messages to columns in plain Python: used without compiled kernels, and as the oracle of the kernel's
+tests.
 
-`Decoder` and the functions have the contracts of the compiled `decode` (see `decode.pyi`).
+`Decoder` and the functions have the same contracts as the compiled `decode` (see `decode.pyi`).
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _DTYPES: dict[int, Any] = {FLOAT: np.dtype("<f4"), INT64: np.dtype(np.int64)}
 
 
 class Mismatch(Exception):
-    """A feature is not what was asked for: status, key, two numbers that say more, the step of a list."""
+    """A feature does not match the request: status, key, two numbers with details, the step of a list."""
 
     step = -1
 
 
 def _content(payload: Any) -> bytes:
-    """The bytes of a bytes-like, and of nothing else (`bytes` would make some of numbers too)."""
+    """The bytes of a bytes-like object, and of nothing else (`bytes` also accepts numbers)."""
     with memoryview(payload) as view:
         if not view.c_contiguous:
             raise BufferError("the payload is not contiguous")
@@ -111,7 +112,7 @@ def check_records(buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_i
 
 
 def lengths_of(buffers: tuple[Any, ...]) -> Any:
-    """Sizes in bytes (int64), or the place of the first that is no bytes-like."""
+    """Sizes in bytes (int64), or the position of the first one that is not bytes-like."""
     lengths = np.empty(len(buffers), np.int64)
     for index, buffer in enumerate(buffers):
         try:
@@ -155,7 +156,7 @@ class _Rows:
         self.sources[row] = source
 
     def check(self, row: int) -> None:
-        """Whether a dense row has what it needs."""
+        """Check that a dense row has the values that it needs."""
         length = 0 if self.rows[row] is None else len(self.rows[row])
         if self.count < 0 or length == self.count and (length or self.default is None) and self.present[row]:
             return
@@ -165,7 +166,7 @@ class _Rows:
             raise Mismatch(MISSING, self.key, 2 if row in self.without_kind else int(self.present[row]), 0)
 
     def finish(self) -> tuple[str, int, Any, Any]:
-        """Key, kind, splits and values; which rows are there is in `present`."""
+        """Key, kind, splits and values; `present` says which rows are present."""
         dtype = _DTYPES.get(self.kind)
         dense = self.count >= 0
         lengths = [0 if row is None else len(row) for row in self.rows]

@@ -1,7 +1,7 @@
 /* Wire bytes of tf.train.Feature lists, and of whole rows of columns as frames.
  *
- * Sizes are computed first, then as many bytes are written: each writer gets the end of its room and gives NULL where
- * the values no longer fit (another thread changed the array meanwhile), so that nothing is ever written beyond it. */
+ * Sizes are computed first, then as many bytes are written: each writer gets the end of its room and returns NULL
+ * if the values no longer fit (another thread changed the array), so nothing is ever written beyond it. */
 #ifndef TFRECORD_ENCODE_H
 #define TFRECORD_ENCODE_H
 
@@ -70,7 +70,7 @@ static inline uint64_t ints_size(const int64_t *values, uint64_t count) {
     return size;
 }
 
-/* The same where 10 bytes of room are sure, which short values may use: no branch on their length. */
+/* The same if at least 10 bytes of room remain, which short values may use: no branch on their length. */
 static inline uint8_t *put_varint_roomy(uint8_t *p, uint64_t v) {
     if (v >> 28) return put_varint(p, v);
     unsigned size = varint_size(v);
@@ -152,7 +152,7 @@ typedef struct {
     uint64_t num_buffers;
 } column_t;
 
-/* Pairs from..to that may have been changed under our hands are checked each time they are read. */
+/* Pairs from..to may be changed by another thread, so they are checked each time they are read. */
 static inline int take_span(const int64_t *splits, uint64_t width, uint64_t i, uint64_t limit, uint64_t *from,
                             uint64_t *to) {
     if (splits) {
@@ -202,10 +202,10 @@ static inline int list_size(const column_t *c, uint64_t from, uint64_t to, uint6
     return ROWS_OK;
 }
 
-/* Bytes of a Feature whose list takes `size` bytes; one of no kind (0) is empty. */
+/* Bytes of a Feature whose list takes `size` bytes; one without a kind (0) is empty. */
 static inline uint64_t feature_size(const column_t *c, uint64_t size) { return c->kind ? field_size(size) : 0; }
 
-/* A Feature whose list takes `size` bytes, with its own field of tag `tag` around it. */
+/* A Feature whose list takes `size` bytes, inside a field with tag `tag`. */
 static inline int put_feature(uint8_t **at, const uint8_t *end, uint8_t tag, const column_t *c, uint64_t from, uint64_t to,
                               uint64_t size) {
     uint64_t feature = feature_size(c, size);
@@ -244,7 +244,7 @@ static inline int put_feature(uint8_t **at, const uint8_t *end, uint8_t tag, con
     return p == stop ? ROWS_OK : ROWS_CHANGED;
 }
 
-/* Bytes of what stands in the map entry of a row: a Feature, or a FeatureList. `first` gets the list of a Feature. */
+/* Bytes of the value of a row's map entry: a Feature or a FeatureList. `first` gets the list of a Feature. */
 static inline int value_size(const column_t *c, uint64_t row, uint64_t limit, uint64_t *from, uint64_t *to,
                              uint64_t *first, uint64_t *size) {
     if (!c->steps) {

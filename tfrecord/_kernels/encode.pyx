@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, autotestdict=False, auto_pickle=False, binding=True
 """Kernel of the writer: dicts and columns to the wire bytes of Examples, framed.
 
-It imports no Python of ours. `RecordEncoder` writes what needs no rules (exact Python scalars, flat lists of them,
+It imports none of our Python. `RecordEncoder` writes what needs no rules (exact Python scalars, flat lists of them,
 contiguous int64 and float32 arrays) and hands everything else to the functions that it was made with; what they give
 back is one of those again. `RowEncoder` gets arrays, and touches no object a value.
 """
@@ -82,11 +82,11 @@ cdef extern from "encode.h" nogil:
 
 crc_prepare()
 cdef frames_extend_fn CRC = frames_paths[crc_best()].extend
-cdef object CHANGED = "the values were changed by another thread while they were written"
+cdef object CHANGED = "another thread changed the values while they were written"
 
 
 def frame(payload):
-    """A contiguous buffer as a whole frame."""
+    """A contiguous buffer as a complete frame."""
     cdef Py_buffer view
     cdef bytes out
     cdef uint8_t *p
@@ -215,7 +215,7 @@ cdef class RecordEncoder:
                 name = NULL
         if name == NULL:
             self.check_key(key)
-            raise RuntimeError("a feature's name was refused without a reason")
+            raise RuntimeError("a feature's name was rejected without a reason")
         if PyTuple_CheckExact(spec) and PyTuple_GET_SIZE(spec) == 2:
             value = <object>PyTuple_GET_ITEM(spec, 0)
             name_of_type = <object>PyTuple_GET_ITEM(spec, 1)
@@ -223,7 +223,7 @@ cdef class RecordEncoder:
                 kind = self.types.get(name_of_type)
         if kind is None:
             value, kind = self.split_spec(key, spec, steps)
-            if not kind and not steps:  # a value without a kind is a feature that the record lacks
+            if not kind and not steps:  # a value without a kind means that the record lacks the feature
                 return 0
         if steps:
             return self.put_steps(out, key, name, name_size, value, kind, limit)
@@ -260,7 +260,7 @@ cdef class RecordEncoder:
         if not self.put_plain(out, key, name, name_size, value, kind, limit):
             value = self.to_values(key, value, kind, step)
             if not self.put_plain(out, key, name, name_size, value, kind, limit):
-                raise RuntimeError("values in canonical form were not taken")
+                raise RuntimeError("values in canonical form were not accepted")
         return 0
 
     cdef int begin(self, Out *out, object key, const char *name, uint64_t name_size, int kind, uint64_t size,
@@ -288,7 +288,7 @@ cdef class RecordEncoder:
 
     cdef int put_plain(self, Out *out, object key, const char *name, uint64_t name_size, object value, int kind,
                        uint64_t limit) except -1:
-        """Write a value that needs no rules; 0 where it does, with nothing written."""
+        """Write a value that needs no rules; if it needs some, return 0 and write nothing."""
         cdef bint many = PyList_CheckExact(value) or PyTuple_CheckExact(value)
         if kind == KIND_BYTES:
             return self.put_strings(out, key, name, name_size, value, many, limit)
@@ -429,7 +429,7 @@ cdef class RecordEncoder:
 
 
 cdef inline object item_of(object values, Py_ssize_t i):
-    """An item of a list or tuple; a list may have become shorter since its length was asked for."""
+    """An item of a list or tuple; a list may have become shorter since its length was read."""
     if i >= PySequence_Fast_GET_SIZE(values):
         raise RuntimeError(CHANGED)
     return <object>PySequence_Fast_GET_ITEM(values, i)
@@ -473,7 +473,7 @@ cdef class RowEncoder:
         self.rows.num_sequences = len(columns) - num_context if sequence else -1
         self.rows.limit = limit
         if num_rows < 0 or not 0 <= num_context <= len(columns) or (not sequence and num_context != len(columns)):
-            raise ValueError("the counts of rows and columns do not fit")
+            raise ValueError("the counts of rows and columns do not match")
         self.columns = <column_t *>PyMem_Calloc(max(len(columns), 1), sizeof(column_t))
         self.rows.sections = <uint64_t *>PyMem_Calloc(max(2 * num_rows, 1), sizeof(uint64_t))
         if self.columns == NULL or self.rows.sections == NULL:
@@ -540,13 +540,13 @@ cdef class RowEncoder:
     def measure(self, uint64_t[::1] payloads):
         """Fill in the size of each payload; (status, row, column) of the first row that cannot be, status 0 else.
 
-        Status: 1 row splits that are none, 2 a byte string outside its buffer, 3 a payload beyond the limit.
+        Status: 1 invalid row splits, 2 a byte string outside its buffer, 3 a payload beyond the limit.
         """
         cdef uint64_t row = 0, column = 0
         cdef uint64_t *out = NULL
         cdef int status
         if <uint64_t>payloads.shape[0] != self.rows.num_rows:
-            raise ValueError("one size a row is needed")
+            raise ValueError("one size per row is needed")
         if payloads.shape[0]:
             out = &payloads[0]
         with nogil:
@@ -556,7 +556,7 @@ cdef class RowEncoder:
     def frames(self, uint64_t start, uint64_t stop, uint64_t step, uint64_t size):
         """Frames of the rows start, start + step, ... below stop, which are `size` bytes together.
 
-        Only after `measure` has found all rows good.
+        Call this only after `measure` has accepted all rows.
         """
         cdef bytes out
         cdef uint8_t *p
@@ -568,7 +568,7 @@ cdef class RowEncoder:
         with nogil:
             status = fill_rows(&self.rows, start, stop, step, p, size)
         if status != ROWS_OK:
-            raise RuntimeError("the columns were changed by another thread while they were written")
+            raise RuntimeError("another thread changed the columns while they were written")
         return out
 
 
@@ -580,7 +580,7 @@ cdef const uint8_t *bytes_of(RowEncoder owner, object data, uint64_t *size) exce
     PyObject_GetBuffer(held, &view, PyBUF_SIMPLE)
     cdef const uint8_t *address = <const uint8_t *>view.buf
     size[0] = view.len
-    # The memoryview goes on holding the buffer.
+    # The memoryview keeps the buffer alive.
     PyBuffer_Release(&view)
     return address
 

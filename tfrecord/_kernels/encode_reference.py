@@ -1,4 +1,4 @@
-"""The encoders in plain Python: what runs where no compiler was, and what the compiled ones are held against.
+"""The encoders in plain Python: used without compiled kernels, and as the reference for their tests.
 
 Bytes (minimal varints, key before value, numbers packed, features in the order of the dict)::
 
@@ -95,7 +95,7 @@ class RecordEncoder:
         for key, spec in datum.items():
             name = self._check_key(key)
             value, kind = self._split_spec(key, spec, steps)
-            if not kind and not steps:  # a value without a kind is a feature that the record lacks
+            if not kind and not steps:  # a value without a kind means that the record lacks the feature
                 continue
             if steps:
                 rows = enumerate(self._to_steps(key, value, kind))
@@ -129,7 +129,8 @@ class RowEncoder:
         self._limit = limit
 
     def measure(self, payloads: npt.NDArray[np.uint64]) -> tuple[int, int, int]:
-        """Fill in the size of each payload; (3, row, column) of the first too large one, else (0, 0, 0)."""
+        """Fill in the size of each payload; returns (3, row, column) for the first one that is too large,
+        else (0, 0, 0)."""
         for row in range(self._rows):
             for place, column in enumerate(self._columns):
                 if _least_size(column, row) > self._limit:  # before anything of that size is built
@@ -144,7 +145,7 @@ class RowEncoder:
         """Frames of the rows start, start + step, ... below stop."""
         found = b"".join(frame_record(self._payload(row)) for row in range(start, stop, step))
         if len(found) != size:
-            raise RuntimeError("the columns were changed by another thread while they were written")
+            raise RuntimeError("another thread changed the columns while they were written")
         return found
 
     def _payload(self, row: int) -> bytes:
@@ -166,14 +167,14 @@ class RowEncoder:
 
 
 def _bounds(column: Any, first: int, last: int) -> tuple[int, int]:
-    """Places of the values of the spans first..last."""
+    """Positions of the values of the spans first..last."""
     if column.splits is None:
         return first * column.width, last * column.width
     return int(column.splits[first]), int(column.splits[last])
 
 
 def _least_size(column: Any, row: int) -> int:
-    """A number that the encoded values of a row cannot fall below."""
+    """A lower bound for the size of a row's encoded values."""
     if column.steps is None:
         start, stop = _bounds(column, row, row + 1)
     else:

@@ -17,5 +17,5 @@ else:
 
 encode_kernel: ModuleType | None = load_kernel("tfrecord._kernels.encode")
 
-# "native" only where all three kernels are there.
+# "native" only if all three kernels are available.
 engine: str = "reference" if None in (_kernel, encode_kernel, framing_kernel) else "native"

@@ -1,6 +1,6 @@
-/* A Feature's bytes to a slot, and slots to values.
+/* From a Feature's bytes to a slot, and from slots to values.
  *
- * A slot says where a feature's values are. The shapes that real writers make are told by a few comparisons
+ * A slot says where a feature's values are. The forms that real writers produce are recognized by a few comparisons
  * (feature_plain); everything else becomes a list of parts that a complete walk by protobuf's rules reads
  * (feature_walk). Parts are the Feature submessages of one map entry: as their concatenation they are merged.
  */
@@ -18,7 +18,7 @@ enum {
     SLOT_VALUE = 2, /* one number: its bits are in `at` */
     SLOT_RUN = 3,   /* one packed run of numbers, or an empty list */
     SLOT_ONE = 4,   /* one byte string */
-    SLOT_LIST = 5,  /* byte strings, each behind its tag and length, checked */
+    SLOT_LIST = 5,  /* byte strings, each after its tag and length, checked */
     SLOT_PARTS = 6  /* anything else, checked: `at` is the first of `length` parts */
 };
 
@@ -38,7 +38,7 @@ WIRE_INLINE const uint8_t *slot_data(const feature_slot *slot) { return (const u
 
 WIRE_INLINE uint64_t slot_address(const uint8_t *data) { return (uint64_t)(uintptr_t)data; }
 
-/* Where values go. Counting leaves the pointers null. `limit` is what there is room for: the bytes may have changed
+/* Where values go. The pointers are null while counting. `limit` is the room for values: the bytes may have changed
  * since they were counted. */
 typedef struct {
     int64_t count, limit;
@@ -81,7 +81,7 @@ WIRE_INLINE int sink_floats(feature_sink *sink, const uint8_t *data, size_t leng
     return WIRE_OK;
 }
 
-/* A packed run of varints. That no value has more than 10 bytes is checked where they are taken, not where counted. */
+/* A packed run of varints. Reading the values checks that none has more than 10 bytes; counting does not. */
 static int sink_ints(feature_sink *sink, const uint8_t *data, size_t length) {
     if (!length) return WIRE_OK;
     if (data[length - 1] >= 128) return WIRE_TRUNCATED;
@@ -119,7 +119,7 @@ static int list_walk(wire_slice list, int kind, int depth, feature_sink *sink) {
     return WIRE_OK;
 }
 
-/* A whole Feature of any shape: its kind, or, of the kind that it was before, the values of the last run of members of
+/* A whole Feature of any form: its kind, or, of the kind that it was before, the values of the last run of members of
  * that kind into `sink`. Members that a later kind replaces are checked all the same. */
 WIRE_COLD int feature_walk(const wire_slice *parts, size_t count, int depth, int *kind, feature_sink *sink) {
     size_t member = 0, first = 0;
@@ -265,7 +265,7 @@ static int feature_read(feature_parts *parts, size_t count, int depth, feature_s
     return status;
 }
 
-/* Checks what a slot has left unchecked, for one whose values are never taken. */
+/* Finishes the checks of a slot whose values are never read. */
 static int slot_check(const feature_slot *slot) {
     if (slot->shape == SLOT_RUN && slot->kind == KIND_INT64) return varints_check(slot_data(slot), slot->length);
     return WIRE_OK;

@@ -1,7 +1,7 @@
 /* The columns of a map, and which of them a key means.
  *
- * Keys are expected in the order of the record before; what differs is looked up by hash. A table that discovers makes
- * a column of every key it meets.
+ * Keys are expected in the order of the record before; other keys are looked up by hash. A discovering table makes a
+ * column of every new key.
  */
 #ifndef TFRECORD_TABLE_H
 #define TFRECORD_TABLE_H
@@ -23,11 +23,11 @@ typedef struct {
 typedef struct {
     const uint8_t *key;  /* memory of ours */
     uint32_t key_length;
-    int32_t kind;        /* asked for; KIND_UNKNOWN where any will do */
-    int64_t count;       /* values a row of a dense column, else -1 */
+    int32_t kind;        /* the requested kind; KIND_UNKNOWN if any is accepted */
+    int64_t count;       /* values per row of a dense column, else -1 */
     const void *fallback; /* a dense row of defaults, or null */
-    void *direct;        /* of one number a row: the array, which repeats (repeat.h) write to; or null */
-    feature_slot *slots; /* one a record; of a feature list one a step */
+    void *direct;        /* for one number per row: the array, to which repeats (repeat.h) write; or null */
+    feature_slot *slots; /* one per record; for a feature list, one per step */
     int64_t num_slots, capacity;
     int64_t *steps;      /* feature lists: slots before each record, rows + 1 of them */
     uint8_t *listed;     /* feature lists: whether each record has it */
@@ -65,8 +65,8 @@ typedef struct {
     uint32_t num_guesses, max_guesses, place;
     uint32_t found;
     uint32_t num_repeated; /* guesses that a whole record is compared with, see repeat.h */
-    uint32_t misses;       /* records in a row that were no repeats */
-    int64_t *unlike;       /* the rows of those that were no repeats */
+    uint32_t misses;       /* consecutive records that were not repeats */
+    int64_t *unlike;       /* the rows of records that were not repeats */
     int64_t num_unlike;
     feature_parts parts;
 } scan_table;
@@ -150,7 +150,7 @@ WIRE_INLINE int32_t table_lookup(const scan_table *table, const uint8_t *key, si
     return -1;
 }
 
-/* A column for a key of our own, which it takes over; the records until now do not have it. */
+/* A column for a key that we allocated; the column takes ownership. The records so far do not have it. */
 static int table_add(scan_table *table, uint8_t *key, size_t length, uint64_t row, int32_t *found) {
     scan_column *column;
     if (!wire_valid_utf8(key, length)) return WIRE_BAD_UTF8;
@@ -200,7 +200,7 @@ WIRE_COLD int table_discover(scan_table *table, const uint8_t *key, size_t lengt
     return status;
 }
 
-/* The column of a key, -1 where nobody asked for it. */
+/* The column of a key, or -1 if it was not requested. */
 WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found) {
     uint32_t place = table->place++;
     int status = WIRE_OK;
@@ -226,7 +226,7 @@ WIRE_INLINE int table_find(scan_table *table, const uint8_t *key, size_t length,
     return status;
 }
 
-/* Whether an entry is as writers make it: a key of a short length, a value, and nothing else. */
+/* Whether an entry has the form that writers produce: a short key, a value, and nothing else. */
 WIRE_INLINE int entry_plain(wire_slice entry, wire_slice *key, wire_slice *value) {
     const uint8_t *data = entry.data;
     wire_cursor cursor;
@@ -239,10 +239,10 @@ WIRE_INLINE int entry_plain(wire_slice entry, wire_slice *key, wire_slice *value
     return WIRE_LIKELY(!wire_take_slice(&cursor, value) && cursor.at == cursor.end);
 }
 
-/* Room for the slots of the columns that were asked for. */
+/* Room for the slots of the requested columns. */
 static int table_prepare(scan_table *table) {
     size_t rows = (size_t)table->rows, count = table->num_columns;
-    size_t stride = rows + 5; /* no power of two, so that the columns of a row do not share a cache set */
+    size_t stride = rows + 5; /* not a power of two, so that the columns of a row do not share a cache set */
     scan_column *columns = table->columns;
     table->guesses = (scan_guess *)malloc(table->max_guesses * sizeof *table->guesses + 1);
     if (!table->guesses) return WIRE_NO_MEMORY;

@@ -1,7 +1,7 @@
 /* The structural pass: records to slots, one for each column and record.
  *
- * Entries of the expected shape are told by a few comparisons of whole words. Entries that nobody asked for are passed
- * over by their length. An entry of an unusual shape goes to a complete walk, never to an error.
+ * Entries of the expected form are recognized by a few word comparisons. Entries that were not requested are skipped by
+ * their length. An entry of an unusual form gets a complete walk, never an error.
  */
 #ifndef TFRECORD_SCAN_H
 #define TFRECORD_SCAN_H
@@ -40,7 +40,7 @@ static int steps_read(scan_table *table, scan_column *column, wire_slice list) {
     return WIRE_OK;
 }
 
-/* The value of a map entry: the last `count` parts. What it replaces is checked first, as its values are never taken. */
+/* The value of a map entry: the last `count` parts. What it replaces is checked first, as its values are never read. */
 static int entry_put(scan_table *table, int32_t index, uint64_t row, size_t count) {
     scan_column *column = &table->columns[index];
     int64_t first = table->is_lists ? column->steps[row] : (int64_t)row;
@@ -65,7 +65,7 @@ static int entry_put(scan_table *table, int32_t index, uint64_t row, size_t coun
     return WIRE_OK;
 }
 
-/* An entry of any shape: the last key counts, all values are merged, other fields are ignored. */
+/* An entry of any form: the last key counts, all values are merged, other fields are ignored. */
 WIRE_COLD int entry_walk(scan_table *table, wire_slice entry, uint64_t row) {
     wire_cursor cursor = {entry.data, entry.data + entry.length};
     wire_slice key = {entry.data, 0};
@@ -100,7 +100,7 @@ WIRE_COLD int entry_walk(scan_table *table, wire_slice entry, uint64_t row) {
 /* The 7-bit groups of 8 bytes pulled together. */
 WIRE_INLINE uint64_t quick_varint(uint64_t word, int level) {
 #if VARINTS_X86
-    if (WIRE_LIKELY(level > SIMD_PORTABLE)) { /* as assembler, so that this need not be compiled twice */
+    if (WIRE_LIKELY(level > SIMD_PORTABLE)) { /* inline assembly, so that this need not be compiled twice */
         __asm__("pext %2, %1, %0" : "=r"(word) : "r"(word), "r"((uint64_t)0x7f7f7f7f7f7f7f7fu));
         return word;
     }
@@ -157,7 +157,7 @@ WIRE_INLINE int entry_quick(
     return 1;
 }
 
-/* An entry of the expected key and of any length, as writers make it. */
+/* An entry with the expected key and any length, in the form that writers produce. */
 static size_t entry_value(const scan_guess *guess, const uint8_t *at, size_t left, wire_slice *value) {
     wire_cursor cursor = {at, at + left};
     wire_slice entry, key;
@@ -174,7 +174,7 @@ WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64
     size_t whole, left = wire_left(cursor);
     if (!guess->size || left < guess->size) return 0;
     whole = (size_t)wire_byte(at + 1) + 2;
-    if (guess->column < 0) { /* nobody asked for it */
+    if (guess->column < 0) { /* not requested */
         if (!entry_fits(guess, at, whole, left)) return 0;
     } else {
         scan_column *column = &table->columns[guess->column];
@@ -187,7 +187,7 @@ WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64
     return whole;
 }
 
-/* Let the next record's entry at this place be tried the quick way, where it may be of that shape. */
+/* Prepare the quick check for the next record's entry at this place, if the entry allows it. */
 WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) {
     uint8_t bytes[QUICK_KEY + 10] = {0x0a, 0, 0x0a};
     uint32_t place = table->place - 1;
@@ -227,7 +227,7 @@ WIRE_INLINE void entry_hint(scan_table *table, int32_t index, wire_slice value) 
     guess->tail = load64(bytes + guess->size - 8);
 }
 
-/* An entry as writers make it; others are walked. */
+/* An entry in the form that writers produce; others are walked. */
 WIRE_INLINE int entry_read(scan_table *table, wire_slice entry, uint64_t row) {
     wire_slice key, value;
     scan_column *column;

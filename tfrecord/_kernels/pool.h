@@ -1,7 +1,7 @@
-/* Threads that stay. The tasks of a call are shared between the caller and them, so that a call never waits for a thread
- * that has other work, and one task costs nothing.
+/* A persistent thread pool. The caller and the threads share the tasks of a call, so a call never waits for a thread
+ * that is busy elsewhere, and a single task costs nothing extra.
  *
- * They touch no Python object and need no GIL. A forked child has none of them, and makes its own when it needs some.
+ * The threads touch no Python objects and need no GIL. A forked child has none of them, and starts its own on demand.
  */
 #ifndef TFRECORD_POOL_H
 #define TFRECORD_POOL_H
@@ -15,20 +15,20 @@
 #define POOL_STACK (256 << 10)
 
 typedef struct pool_job {
-    struct pool_job *next; /* further jobs that have tasks nobody has taken */
+    struct pool_job *next; /* more jobs with unclaimed tasks */
     void (*task)(void *context, int64_t index);
     void *context;
     int64_t count, taken, done;
 } pool_job;
 
 static struct {
-    pthread_mutex_t lock; /* of all that follows, and of the jobs */
+    pthread_mutex_t lock; /* protects everything below, and the jobs */
     pthread_cond_t work, finished;
     pool_job *jobs;
     int threads, asleep, has_fork_handler;
 } pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0, 0, 0};
 
-/* Runs tasks of a job until all are taken. The lock is held before and after. */
+/* Runs tasks of a job until all are claimed. The lock is held on entry and on return. */
 static void pool_share(pool_job *job) {
     while (job->taken < job->count) {
         int64_t index = job->taken++;
@@ -40,7 +40,7 @@ static void pool_share(pool_job *job) {
         pthread_mutex_unlock(&pool.lock);
         job->task(job->context, index);
         pthread_mutex_lock(&pool.lock);
-        /* With the last one the job may be gone: it lives in the frame of the caller, who waits for it. */
+        /* After the last task the job may be gone: it is in the stack frame of the caller, who waits for it. */
         if (++job->done == job->count) {
             pthread_cond_broadcast(&pool.finished);
             return;
@@ -72,7 +72,7 @@ static void pool_after_fork(void) {
     pool.threads = pool.asleep = 0;
 }
 
-/* As many threads as are wanted, or as can be had. Signals go to the threads of the program. */
+/* Start the requested number of threads, or as many as possible. Signals go to the program's own threads. */
 static void pool_grow(int64_t wanted) {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -91,7 +91,7 @@ static void pool_grow(int64_t wanted) {
     pthread_attr_destroy(&attributes);
 }
 
-/* Runs `task` for each index below `count`, on up to as many threads, the caller's among them; returns when all are
+/* Runs `task` for each index below `count`, on at most `count` threads including the caller; returns when all are
  * done. */
 static void pool_run(void (*task)(void *context, int64_t index), void *context, int64_t count) {
     pool_job job = {NULL, task, context, count, 0, 0};

@@ -1,4 +1,4 @@
-"""What the records of a file are: the one rule, for readers, loaders, datasets, index builds and commands."""
+"""The record type of a file: one rule for readers, loaders, datasets, index builds and commands."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
-# Declared where features are asked for: Examples or SequenceExamples, and nothing else.
+# Declared if features are requested: Examples or SequenceExamples, and nothing else.
 MESSAGES = "messages"
-# So many payloads are looked at.
+# How many payloads are sampled.
 SAMPLE = 64
-# Payloads of more bytes are told by their beginning alone.
+# Of longer payloads, only the beginning is examined.
 _LOOK = 1 << 20
 
 _FOR = (RecordClass.EXAMPLE, RecordClass.SEQUENCE)
@@ -47,11 +47,11 @@ _ELWC = "an ExampleListWithContext message, which tfrecord.parse_example_list de
 
 
 class RecordType(NamedTuple):
-    """What records are, and what that was decided by.
+    """A record type, and the evidence for it.
 
     ``name`` is ``"example"``, ``"sequence_example"`` or ``"bytes"``. ``num_for`` and ``num_against`` count
-    the payloads that were looked at and speak for messages and against them; others speak neither way.
-    ``looks_like`` says what a payload that speaks against looks like, where that can be told.
+    the sampled payloads that speak for messages and against them; others are neutral.
+    ``looks_like`` describes a payload that speaks against messages, if its format is recognized.
     """
 
     name: str
@@ -61,12 +61,12 @@ class RecordType(NamedTuple):
 
     @property
     def speaks(self) -> bool:
-        """Whether any payload that was looked at speaks for messages or against them."""
+        """Whether any sampled payload speaks for messages or against them."""
         return bool(self.num_for or self.num_against)
 
     @property
     def warning(self) -> str:
-        """What to tell the user, ``""`` where all that were looked at agree with the type."""
+        """The warning for the user; ``""`` if all sampled payloads agree with the type."""
         if not self.speaks or (self.name != "bytes" and not self.num_against):
             return ""
         looked = self.num_for + self.num_against
@@ -80,7 +80,7 @@ class RecordType(NamedTuple):
 
 
 def check_record_type(record_type: Any) -> str:
-    """The name of a record type as users give it; ValueError for another one."""
+    """Check the name of a record type; ValueError for an unknown one."""
     if record_type not in RECORD_TYPES:
         near = near_matches(record_type, RECORD_TYPES)
         raise ValueError(f"record_type is {record_type!r}; it is one of {', '.join(RECORD_TYPES)}{near}")
@@ -88,7 +88,7 @@ def check_record_type(record_type: Any) -> str:
 
 
 def classify(payload: Any) -> RecordClass:
-    """What one payload says about the records of its file. Every value in it is checked."""
+    """The class of one payload, as evidence of its file's record type. Checks every value in it."""
     return RecordClass(kernel.record_class(payload))
 
 
@@ -112,10 +112,10 @@ def sample_places(count: int) -> list[int]:
 
 
 def settle(payloads: Iterable[Any], declared: str = "auto") -> RecordType:
-    """The type of records of which these payloads are a sample; at most 64 are looked at.
+    """The type of records, given these payloads as a sample; at most 64 are examined.
 
-    ``declared``: ``"auto"``; `MESSAGES`, which leaves only the question whether they have feature lists; or
-    the name of a type, which is taken as it is.
+    ``declared``: ``"auto"``; `MESSAGES`, which leaves open only whether they have feature lists; or the name
+    of a type, which is used as given.
     """
     if declared not in ("auto", MESSAGES):
         return RecordType(declared)
@@ -125,7 +125,7 @@ def settle(payloads: Iterable[Any], declared: str = "auto") -> RecordType:
 
 
 class Sample:
-    """Some payloads of a file, as they come, and what they say about its records."""
+    """Some payloads of a file, and what they say about its record type."""
 
     def __init__(self) -> None:
         self.classes: list[RecordClass] = []
@@ -133,7 +133,7 @@ class Sample:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many were looked at as ever are."""
+        """Whether the sample is complete."""
         return len(self.classes) >= SAMPLE
 
     @property
@@ -142,19 +142,19 @@ class Sample:
         return any(one in _FOR or one in _AGAINST for one in self.classes)
 
     def add(self, payloads: Iterable[Any]) -> None:
-        """Look at the next payloads, as far as there is room."""
+        """Add payloads until the sample is full."""
         for payload in islice(payloads, SAMPLE - len(self.classes)):
             self.classes.append(classify(payload))
             if self._looks_like is None and self.classes[-1] in _AGAINST:
                 self._looks_like = payload_looks_like(payload)
 
     def record_type(self, declared: str = "auto") -> RecordType:
-        """The type that the payloads so far make."""
+        """The type according to the payloads so far."""
         num_for = sum(one in _FOR for one in self.classes)
         num_against = sum(one in _AGAINST for one in self.classes)
         too_many = num_against > max(1, (num_for + num_against) / 8) or (num_against and not num_for)
         if declared == MESSAGES and not too_many:
-            num_against = 0  # each of them will be an error
+            num_against = 0  # each of them will raise an error
         if declared == "auto" and too_many:
             name = "bytes"
         elif declared in ("auto", MESSAGES):
@@ -165,8 +165,7 @@ class Sample:
 
 
 def payload_looks_like(payload: Any) -> str:
-    """What a payload that is not an Example looks like, in words that follow "looks like"; ``""``: no
-    idea."""
+    """A description of a payload that is not an Example, to follow "looks like"; ``""`` if unknown."""
     data = bytes(memoryview(payload)[:_LOOK])
     whole = len(data) == memoryview(payload).nbytes
     try:

@@ -1,19 +1,19 @@
-/* Records that repeat the one before: the same keys in the same order, each with a plain value.
+/* Records that repeat the form of the one before: the same keys in the same order, each with a plain value.
  *
- * Nothing has to be looked up for such a record, and a column of one number a row gets its value without a slot in
- * between. What is no repeat is read as any record, and the next one is compared with it.
+ * Such a record needs no lookups, and a column with one number per row gets its value without a slot. A record that is
+ * not a repeat is read normally, and the next one is compared with it.
  */
 #ifndef TFRECORD_REPEAT_H
 #define TFRECORD_REPEAT_H
 
 #include "message_scan.h"
 
-/* After so many records in a row that were no repeats, no more are looked for in this batch. */
+/* After this many consecutive records that were not repeats, stop trying in this batch. */
 #define REPEAT_MISSES 8
-/* So much of a record is asked for before it is read. */
+/* How much of a record is prefetched. */
 #define REPEAT_AHEAD 1536
 
-/* Learns the entries of the record just read. Every column has to be among them, once. */
+/* Learns the entries of the record just read. Every column must occur in it exactly once. */
 static void repeat_learn(scan_table *table, uint64_t row) {
     uint32_t covered = 0;
     if (table->unlike) table->unlike[table->num_unlike++] = (int64_t)row;
@@ -35,7 +35,7 @@ static void repeat_learn(scan_table *table, uint64_t row) {
     if (covered == table->num_columns) table->num_repeated = table->place;
 }
 
-/* The header of a Python object that is looked at some time from now. */
+/* Prefetch the header of a Python object that will be read soon. */
 WIRE_INLINE void prefetch_object(const void *object) { __builtin_prefetch(object); }
 
 /* The record that is read some time from now, all of a short one: payloads at random places are in no cache, or only in
@@ -45,7 +45,7 @@ WIRE_INLINE void record_ahead(const scan_record *record) {
     for (int64_t at = 0; at < reach; at += 64) __builtin_prefetch(record->data + at);
 }
 
-/* A value into its row. */
+/* Writes a value to its row. */
 WIRE_INLINE int repeat_put(const scan_guess *guess, uint64_t row, const feature_slot *value) {
     if (!guess->direct) guess->slots[row] = *value;
     else if (value->kind != guess->wanted || value->shape != SLOT_VALUE) return 0;
@@ -54,7 +54,7 @@ WIRE_INLINE int repeat_put(const scan_guess *guess, uint64_t row, const feature_
     return 1;
 }
 
-/* Whether the record is a repeat, which then is in its row. Else what was written there will be written over. */
+/* Whether the record is a repeat; if so, its row is complete. If not, the row will be overwritten. */
 static int repeat_read(scan_table *table, const scan_record *record, uint64_t row) {
     wire_cursor cursor = {record->data, record->data + record->length};
     const scan_guess *guess = table->guesses, *stop = guess + table->num_repeated;

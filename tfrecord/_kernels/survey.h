@@ -1,4 +1,4 @@
-/* What a file's features look like: which kinds, in how many records, how many values. Values are not decoded. */
+/* Statistics of a file's features: which kinds, in how many records, how many values. Values are not decoded. */
 #ifndef TFRECORD_SCHEMA_H
 #define TFRECORD_SCHEMA_H
 
@@ -6,8 +6,8 @@
 
 typedef struct {
     int64_t present;
-    int64_t least, most;               /* values a record; of a feature list steps */
-    int64_t least_values, most_values; /* of a feature list values a step */
+    int64_t least, most;               /* values per record; for a feature list, steps */
+    int64_t least_values, most_values; /* for a feature list, values per step */
     uint32_t kinds;                    /* bits 1 << kind */
 } schema_entry;
 
@@ -17,7 +17,7 @@ typedef struct {
     int status; /* why the record at `count` is not a valid message */
 } schema_state;
 
-/* Records into discovering tables; stops at one that is not a valid message. */
+/* Reads records into discovering tables; stops at an invalid message. */
 static void schema_scan(scan_table *features, scan_table *lists, const scan_record *records, int64_t count,
                         schema_state *state) {
     for (int64_t row = 0; row < count; row++) {

@@ -1,7 +1,7 @@
-/* Whether a record is a valid Example or SequenceExample, and nothing of what it holds.
+/* Checks whether a record is a valid Example or SequenceExample, without decoding it.
  *
- * Every field is checked in the order of the wire. Entries are expected as in the record before, but for their values:
- * such a one is told by a few comparisons of whole words. All others are walked.
+ * Every field is checked in wire order. Entries are expected to equal those of the record before except for their
+ * values; such an entry is recognized by a few word comparisons. All others are walked.
  */
 #ifndef TFRECORD_CHECK_H
 #define TFRECORD_CHECK_H
@@ -17,7 +17,7 @@
 typedef struct {
     uint64_t head[CHECK_WORDS];
     uint64_t lengths[CHECK_WORDS]; /* 1 in the bytes of E, F, L and P */
-    uint64_t last;                 /* 0x80 where the last byte has to end a varint */
+    uint64_t last;                 /* 0x80 if the last byte must end a varint */
     uint32_t num_words, head_length;
     uint32_t whole; /* bytes of the entry */
     uint8_t kind;
@@ -27,7 +27,7 @@ typedef struct {
 #define CHECK_NOTHING 0xffffffffu
 
 typedef struct {
-    check_guess *guesses; /* behind the last there is one that expects nothing */
+    check_guess *guesses; /* after the last one comes one that expects nothing */
     uint32_t num_guesses, place;
 } check_state;
 
@@ -66,13 +66,13 @@ WIRE_INLINE int guess_moves(check_guess *guess, const uint8_t *at, size_t left) 
     return 1;
 }
 
-/* Expect an entry, which was found valid, at the same place of the next record. */
+/* Expect this valid entry at the same place of the next record. */
 static void guess_learn(check_guess *guess, const uint8_t *at, size_t whole) {
     uint8_t head[CHECK_MOST_HEAD] = {0}, lengths[CHECK_MOST_HEAD] = {0};
     const uint8_t *value;
     uint32_t key_length, length;
     guess->whole = CHECK_NOTHING;
-    /* The copy is looked at, as a mapped file may change at any time. */
+    /* Use the copy, because a mapped file may change at any time. */
     memcpy(head, at, whole < CHECK_MOST_HEAD ? whole : CHECK_MOST_HEAD);
     key_length = head[3];
     if (whole > 129 || whole < key_length + 10 || key_length + 10 > CHECK_MOST_HEAD) return;
@@ -95,7 +95,7 @@ static void guess_learn(check_guess *guess, const uint8_t *at, size_t whole) {
     guess->whole = (uint32_t)whole;
 }
 
-/* `wire_next`, quick where a field 1 of bytes comes. */
+/* `wire_next`, with a fast path for a bytes field 1. */
 WIRE_INLINE int check_next(wire_cursor *cursor, int depth, wire_field *field) {
     if (WIRE_UNLIKELY(*cursor->at != 0x0a)) return wire_next(cursor, depth, field);
     cursor->at++;
@@ -104,7 +104,7 @@ WIRE_INLINE int check_next(wire_cursor *cursor, int depth, wire_field *field) {
     return wire_take_slice(cursor, &field->content);
 }
 
-/* A Feature that sits `depth` messages deep. */
+/* A Feature nested `depth` messages deep. */
 static int feature_check(wire_slice feature, int depth) {
     feature_slot slot;
     int kind = KIND_UNKNOWN;
@@ -126,7 +126,7 @@ static int value_check(wire_slice value, int is_list) {
     return WIRE_OK;
 }
 
-/* An entry of any shape. */
+/* An entry of any form. */
 WIRE_COLD int entry_check_all(wire_slice entry, int is_list) {
     wire_field field;
     int valid = 1, status;
@@ -143,7 +143,7 @@ WIRE_COLD int entry_check_all(wire_slice entry, int is_list) {
     return WIRE_OK;
 }
 
-/* An entry as writers make it; others are walked. */
+/* An entry in the form that writers produce; others are walked. */
 static int entry_check(wire_slice entry, int is_list) {
     wire_slice key, value;
     if (WIRE_UNLIKELY(!entry_plain(entry, &key, &value))) return entry_check_all(entry, is_list);
@@ -177,7 +177,7 @@ static int map_check(check_state *state, wire_slice map, int is_list) {
     return WIRE_OK;
 }
 
-/* WIRE_OK, or why the first bytes that are not valid are not. */
+/* WIRE_OK, or the status of the first invalid bytes. */
 static int record_check(check_state *state, const scan_record *record) {
     wire_cursor cursor = {record->data, record->data + record->length};
     state->place = 0;

@@ -1,6 +1,6 @@
 /* Packed varints, many at a time.
  *
- * The high bits of 64 bytes tell at once where values end. Where all 64 end one, the bytes are widened as they are;
+ * The high bits of 64 bytes tell at once where values end. If all 64 end one, the bytes are widened directly;
  * else each value's bytes are loaded as one word and its 7-bit groups are pulled together (BMI2 pext). The widest way
  * that the processor has is chosen at run time; the portable one gives the same results and is tested as well.
  */
@@ -32,7 +32,7 @@ static int varints_best_level(void) {
 #endif
 }
 
-/* How many values end in a run (its terminator bytes). */
+/* The number of values in a run (its terminator bytes). */
 static int64_t varints_count_portable(const uint8_t *data, size_t length) {
     int64_t count = 0;
     size_t i = 0;
@@ -90,7 +90,7 @@ static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t
 #define VARINTS_AHEAD 1024
 #define VARINTS_ROOM 72
 
-/* Whether 8 continuation bytes follow each other: a value of more than 8 bytes may be there. */
+/* Whether there are 8 consecutive continuation bytes, so that a value may have more than 8 bytes. */
 WIRE_INLINE int varints_has_long(uint64_t ends) {
     uint64_t runs = ~ends;
     runs &= runs >> 1;
@@ -181,7 +181,7 @@ static int64_t varints_count(const uint8_t *data, size_t length, int level) {
     return varints_count_portable(data, length);
 }
 
-/* Whether a run is good, of values that are not taken: none has more than 10 bytes, and the last one ends. */
+/* Whether a run whose values are not read is valid: none has more than 10 bytes, and the last one ends. */
 static int varints_check(const uint8_t *data, size_t length) {
     size_t i = 0;
     if (!length) return WIRE_OK;

@@ -4,8 +4,8 @@
  * a mapped file. So a length is read once, into a variable (`wire_byte`), and checked there; nothing that was checked
  * is read again and trusted.
  *
- * Functions give WIRE_OK or a status; nothing is ever read at or behind `end`. Lengths are unsigned and compared with
- * the bytes left, never added to a position first. The rules are those of upb, but for two: map entries with unknown
+ * Functions return WIRE_OK or a status; nothing is ever read at or after `end`. Lengths are unsigned and compared with
+ * the bytes left, never added to a position first. The rules are those of upb, except twice: map entries with unknown
  * fields are kept, and field number 0 is an error inside groups too.
  */
 #ifndef TFRECORD_WIRE_H
@@ -47,7 +47,7 @@ typedef struct {
 typedef struct {
     uint32_t number;
     uint32_t type;
-    wire_slice content; /* of a varint its bytes; of TYPE_BYTES what its length spans */
+    wire_slice content; /* for a varint, its bytes; for TYPE_BYTES, the bytes that its length covers */
 } wire_field;
 
 /* One byte, read exactly once: the compiler must not load it again after a check. */
@@ -73,7 +73,7 @@ WIRE_INLINE int wire_varint(wire_cursor *cursor, unsigned most, uint64_t *value)
     return WIRE_VARINT_TOO_LONG;
 }
 
-/* A length, and that many bytes behind it. */
+/* A length, and that many bytes after it. */
 WIRE_INLINE int wire_take_slice(wire_cursor *cursor, wire_slice *slice) {
     uint64_t length = cursor->at < cursor->end ? wire_byte(cursor->at) : 128;
     if (WIRE_LIKELY(length < 128)) {
@@ -108,7 +108,7 @@ WIRE_INLINE int wire_tag(wire_cursor *cursor, uint32_t *number, uint32_t *type) 
     return WIRE_OK;
 }
 
-/* The content of a field that is no group. */
+/* The content of a field that is not a group. */
 static int wire_content(wire_cursor *cursor, uint32_t type, wire_slice *content) {
     uint64_t ignored;
     int status;
@@ -129,7 +129,7 @@ static int wire_content(wire_cursor *cursor, uint32_t type, wire_slice *content)
     }
 }
 
-/* Skip a group whose start has been read; it sits `depth` deep, itself counted. */
+/* Skip a group whose start has been read; it is nested `depth` deep, itself included. */
 WIRE_COLD int wire_skip_group(wire_cursor *cursor, uint32_t number, int depth) {
     uint32_t opened[WIRE_MAX_DEPTH + 1];
     int count = 0;
@@ -155,7 +155,7 @@ WIRE_COLD int wire_skip_group(wire_cursor *cursor, uint32_t number, int depth) {
     return WIRE_OK;
 }
 
-/* The next field of a message that sits `depth` messages deep; a group is skipped and its content is empty. */
+/* The next field of a message nested `depth` deep; a group is skipped and its content is empty. */
 static int wire_next(wire_cursor *cursor, int depth, wire_field *field) {
     int status = wire_tag(cursor, &field->number, &field->type);
     if (status) return status;

@@ -1,7 +1,7 @@
-"""The wire format of messages in plain Python, by the protobuf rules: slow and obvious.
+"""The wire format of messages in plain Python, by the protobuf rules: slow and simple.
 
-The message library itself would not do: upb drops map entries with unknown fields, and does not look at field
-number 0 inside groups.
+The protobuf library itself cannot be used: upb drops map entries with unknown fields, and does not check for
+field number 0 inside groups.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, at: int, end: int, depth: int) -> Iterator[tuple[int, int, int, int]]:
-    """Field number, wire type and extent of the content of every field in ``data[at:end]``, groups skipped
-    over.
+    """Field number, wire type and content extent of every field in ``data[at:end]``; groups are skipped.
 
-    The caller sits `depth` messages deep."""
+    The message is nested `depth` deep."""
     while at < end:
         number, wire, at = _tag(data, at, end)
         start = at
@@ -161,7 +160,9 @@ def _feature(data: bytes, extents: Sequence[tuple[int, int]], depth: int) -> tup
         for number, wire, start, end in fields(data, first, last, depth):
             if wire != 2 or number not in (BYTES, FLOAT, INT64):
                 continue
-            _values(data, number, [(start, end)], depth + 1)  # what a later member replaces must be valid too
+            _values(
+                data, number, [(start, end)], depth + 1
+            )  # members that a later one replaces must be valid too
             if number != kind:
                 kind, members = number, []
             members.append((start, end))
@@ -204,8 +205,8 @@ def parse_message(
     """The features of an Example, or the context and the feature lists of a SequenceExample.
 
     Args:
-        wanted: keys (bytes) to decode, None for all; others are passed over by their length.
-        wanted_lists: the same for feature lists, False where the message is an Example.
+        wanted: keys (bytes) to decode, None for all; others are skipped by their length.
+        wanted_lists: the same for feature lists; False if the message is an Example.
 
     Raises:
         WireError: the message breaks a rule.

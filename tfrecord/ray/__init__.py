@@ -1,9 +1,9 @@
-"""Ray Data: read and write TFRecord data sets, build indexes and verify files, on every CPU of a cluster."""
+"""Ray Data: read and write TFRecord datasets, build indexes and verify files, on every CPU of a cluster."""
 
 try:
     import ray.data as _data
 except ModuleNotFoundError as error:
-    if error.name != "ray":  # Ray is there, but something that it needs is not: its own error says so
+    if error.name != "ray":  # Ray is installed but a dependency of it is missing: its own error says so
         raise
     raise ImportError(
         "tfrecord.ray needs Ray Data, which is not installed: pip install 'tfrecord[ray]'", name="ray"

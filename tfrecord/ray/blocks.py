@@ -1,4 +1,4 @@
-"""The records of a split as one Arrow table, with the same schema for every split of a data set."""
+"""The records of a split as one Arrow table, with the same schema for every split of a dataset."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tfrecord.splits import Split
 
 __all__ = ["PATH", "RECORD", "BlockPlan", "plan_blocks", "read_block"]
 
-# The column with each record's file, and the one column of records that are not messages.
+# The column with the file of each record, and the column of records that are not messages.
 PATH = "path"
 RECORD = "record"
-# Payloads are decoded in steps of about so many bytes.
+# Payloads are decoded in steps of about this many bytes.
 _STEP_BYTES = 16 << 20
-# So many records of each file are looked at where no index says what features there are.
+# How many records of each file are read to find the features, if no index lists them.
 _FIRST_RECORDS = 64
-# What Ray calls the column of a block that has rows but no columns, as when it only counts.
+# Ray's name for the column of a block that has rows but no columns, as when it only counts.
 _STUB = "__bsp_stub"
 _ATTEMPTS = 5
-# Errors of the system that stay when a file is read again.
+# System errors that retrying does not fix.
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 Keys = tuple[frozenset[str], frozenset[str]]
@@ -44,11 +44,11 @@ Keys = tuple[frozenset[str], frozenset[str]]
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """What every block of a data set looks like.
+    """The form of every block of a dataset.
 
     ``schema`` is its Arrow schema. ``columns`` are the features to decode, None for all. ``keys`` are the
-    features and feature lists that the first records of each file have, where nothing else says what there
-    is: a record with another one does not fit the schema.
+    features and feature lists in the first records of each file, if nothing else lists the features: a
+    record with any other feature does not match the schema.
     """
 
     schema: Any
@@ -75,21 +75,21 @@ class BlockPlan:
 
 
 def plan_blocks(reader: Any, columns: Iterable[str] | None, include_paths: bool) -> BlockPlan:
-    """Settle what the blocks of a reader look like, and make the reader decode just that.
+    """Decide the form of a reader's blocks, and make the reader decode exactly that.
 
-    The schema is that of the reader's features. Without these it is that of the extended indexes: columns
-    are dense where all records have one shape. Where a file has none, its first records show the features,
-    and every column is a `large_list`.
+    The schema follows from the reader's features, or else from the extended indexes: a column is dense if
+    all records have the same shape. If a file has no index, the features come from its first records, and
+    every column is a `large_list`.
 
     Raises:
         KeyError: ``columns`` names an unknown feature. FeatureKindError: a feature has two kinds.
-        ValueError: the column of paths would have the name of a feature. TypeError: a reader of TFDS.
+        ValueError: the path column would have the name of a feature. TypeError: the reader is a TFDS reader.
     """
     view: RecordView = reader._view
     decoder = view.decoder
     if type(decoder) is not RecordDecoder:
         raise TypeError(
-            f"{type(reader).__name__} gives nested examples, which are not rows of a table: "
+            f"{type(reader).__name__} gives nested examples, which are not table rows: "
             "map over tfrecord.make_splits(reader), or read its files with features="
         )
     view.prepare()
@@ -152,7 +152,7 @@ def _check_names(decoder: RecordDecoder, names: tuple[str, ...]) -> None:
 
 
 def _record_batch(batch: Batch) -> Any:
-    """The batch as Arrow arrays that own their memory: other processes get them."""
+    """The batch as Arrow arrays that own their memory, because they go to other processes."""
     if isinstance(batch, BytesColumn):
         made = optional("pyarrow").record_batch([batch.to_arrow(binary_views=False)], [RECORD])
         return made.replace_schema_metadata({"tfrecord.record_type": "bytes"})
@@ -163,9 +163,9 @@ def _record_batch(batch: Batch) -> Any:
 
 
 def read_block(split: Split, plan: BlockPlan, limit: int | None = None) -> Any:
-    """The records of a split as a pyarrow Table; with ``limit`` at least the first so many.
+    """The records of a split as a pyarrow Table; with ``limit``, at least the first ``limit`` records.
 
-    What the system cannot read is tried again a few times; damage is not.
+    System errors are retried a few times; damage is not.
     """
     for turn in range(_ATTEMPTS):
         try:
@@ -197,7 +197,7 @@ def _read(split: Split, plan: BlockPlan, limit: int | None) -> Any:
 
 
 def _decoded(decoder: RecordDecoder, plan: BlockPlan, rows: RowBatch) -> list[Batch]:
-    """Batches of payloads that may have features which the schema does not know."""
+    """Batches of payloads that may have features that are not in the schema."""
     free = copy.copy(decoder)
     free.dense = None
     batches: list[Batch] = list(free.batches(rows, None, False, 1))
@@ -216,7 +216,7 @@ def _fits(schema: Any, plan: BlockPlan) -> bool:
 
 
 def _check_keys(rows: RowBatch, keys: Keys) -> None:
-    """Raise at a record with a feature that the schema does not have."""
+    """Raise if a record has a feature that is not in the schema."""
     if _strange_key(rows, keys) is None:
         return
     for row in range(len(rows)):
@@ -224,8 +224,8 @@ def _check_keys(rows: RowBatch, keys: Keys) -> None:
         if key is not None:
             path, record = rows.locate(row)
             reason = (
-                f"is not among the features of the first {_FIRST_RECORDS} records of each file, which make "
-                "the schema. Give features=, or build indexes, which know all features (index='build')"
+                f"is not among the features of the first {_FIRST_RECORDS} records of each file, which "
+                "define the schema. Give features=, or build indexes, which list all features (index='build')"
             )
             raise DecodeError(reason, key=key, path=path, record=record)
 
@@ -234,7 +234,7 @@ def _strange_key(rows: RowBatch, keys: Keys) -> str | None:
     for buffer, offsets, lengths in _by_buffer(rows.payloads):
         status, _, _, *tables = kernel.survey(buffer, offsets, lengths)
         if status and len(offsets) > 1:
-            return ""  # the kernel stopped at a record that is not a message; look at each one
+            return ""  # the kernel stopped at a record that is not a message: check each one
         for table, known in zip(tables, keys, strict=True):
             for key, entry in () if status else table.items():
                 if key not in known and entry is not None and entry[0] & 0b1110:

@@ -1,4 +1,4 @@
-"""Indexes built, and files verified, as tasks on every CPU of a cluster."""
+"""Build indexes and verify files, as tasks on every CPU of a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FileReport = dict[str, Any]
 Row = TypeVar("Row")
 Progress = Callable[[FileReport], object]
 
-# Small files share a task, up to so many bytes.
+# Small files share a task, up to this many bytes.
 _TASK_BYTES = 64 << 20
 
 
@@ -44,10 +44,10 @@ def build_indexes(
     Args:
         paths, columns, force, recursive, format: as for `tfrecord.build_indexes`.
         ray_remote_args: options of the tasks, as for `ray.remote`.
-        progress: called with each row when it is there.
+        progress: called with each row as soon as it is ready.
 
     Returns:
-        A dict for each file, in order: ``path``, ``num_records`` (None where it failed), ``error`` (None, or
+        A dict for each file, in order: ``path``, ``num_records`` (None if it failed), ``error`` (None, or
         text that says what is wrong and where), ``status`` (``"built"``, ``"fresh"`` or ``"failed"``).
     """
     names = None if columns is None else tuple((columns,) if isinstance(columns, str) else columns)
@@ -94,8 +94,8 @@ def verify(
         ray_remote_args, progress: as for `build_indexes`.
 
     Returns:
-        A dict for each file, in order: ``path``, ``num_records`` (the good ones), ``error`` (None, or the
-        first damage with record and offset), ``num_damages``.
+        A dict for each file, in order: ``path``, ``num_records`` (good records only), ``error`` (None, or the
+        first damaged place with record and offset), ``num_damages``.
     """
     work = partial(_verify, compression_type=compression_type, record_type=record_type, parse=parse)
     return _run(work, expand_shards(paths), ray_remote_args, progress)
@@ -119,7 +119,7 @@ def _run(
     remote_args: dict[str, Any] | None,
     progress: Callable[[Row], object] | None,
 ) -> list[Row]:
-    """``work`` on groups of the files in tasks; its rows, in the order of the files."""
+    """Run ``work`` on groups of the files in tasks; returns its rows, in the order of the files."""
     task: Any = ray.remote(**(remote_args or {"num_cpus": 1}))(_call)
     places = {task.remote(work, group): place for place, group in enumerate(_groups(paths))}
     found: dict[int, list[Row]] = {}
@@ -139,7 +139,7 @@ def _call(work: Callable[[Sequence[str]], list[Row]], paths: Sequence[str]) -> l
 
 
 def _groups(paths: Sequence[str]) -> list[list[str]]:
-    """The files, several small ones together, but enough groups for all CPUs."""
+    """The files in groups: small ones together, but enough groups for all CPUs."""
     names = [path if is_url(path) else os.path.abspath(path) for path in paths]
     sizes = [os.path.getsize(path) if os.path.isfile(path) else _TASK_BYTES for path in names]
     cpus = int(ray.cluster_resources().get("CPU", 1))

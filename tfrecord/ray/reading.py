@@ -1,4 +1,4 @@
-"""`read_tfrecords`: TFRecord files as a Ray data set."""
+"""`read_tfrecords`: TFRecord files as a Ray dataset."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ def read_tfrecords(
 ) -> Dataset:
     """TFRecord files as a `ray.data.Dataset` of Arrow blocks.
 
-    Every block has the same schema: that of ``features``, else that of the extended indexes of all files
-    (a feature that has one shape in all records is a plain column, others are `large_list`), else that of
-    each file's first records, every column a `large_list`. A record that does not fit is an error with
-    file, record and key. Columns of SequenceExamples are called ``context/NAME`` and
-    ``feature_lists/NAME``; records that are not messages are one column ``record``.
+    Every block has the same schema. It comes from ``features``, or else from the extended indexes of all
+    files (a feature with the same shape in all records is a plain column, others are `large_list`), or else
+    from each file's first records (every column is a `large_list`). A record that does not match is an error
+    with file, record and key. Columns of SequenceExamples are called ``context/NAME`` and
+    ``feature_lists/NAME``; records that are not messages give one column ``record``.
 
     Args:
-        paths: files, globs, folders, or a `tfrecord.TFRecordReader`, whose options then hold. Workers must
-            find the files under the same paths.
-        columns: features to read; None: all. (Ray drops the others before reading where it can.)
+        paths: files, globs, folders, or a `tfrecord.TFRecordReader`, whose options then apply. Workers must
+            find the files at the same paths.
+        columns: features to read; None: all. (If Ray can, it drops unused columns before reading.)
         features, sequence_features, index: as for `tfrecord.TFRecordReader`. With an index, `count` reads no
             data.
-        override_num_blocks: None: about 64 MiB for each block, but at least one for each CPU.
+        override_num_blocks: None: blocks of about 64 MiB, but at least one per CPU.
         concurrency, ray_remote_args: as in Ray's own ``read_...`` functions.
         include_paths: add a column ``path`` with the file of each record.
-        reader_options: further options of `tfrecord.TFRecordReader`. With ``on_error="skip"``, ``max_skips``
+        reader_options: other options of `tfrecord.TFRecordReader`. With ``on_error="skip"``, ``max_skips``
             counts over all workers, the number of rows is known only after reading, and the driver warns at
             the end of each pass with the number of records skipped so far.
 
     Raises:
-        KeyError, FeatureKindError, ValueError: for columns that do not fit the data.
+        KeyError, FeatureKindError, ValueError: the columns do not match the data.
 
-    `tfrecord.make_splits` raises for files that are wrong. While the data set is read, damage raises
-    `CorruptRecordError`, `CompressionError` or `DecodeError` at once; an `OSError`
-    raises after a few attempts.
+    `tfrecord.make_splits` raises for bad files. While the dataset is read, damage raises
+    `CorruptRecordError`, `CompressionError` or `DecodeError` at once; an `OSError` is raised after a few
+    attempts.
     """
     options = dict(features=features, sequence_features=sequence_features, **reader_options)
     if hasattr(paths, "_view"):
         options = {name: value for name, value in options.items() if value is not None}
     reader = reader_of(paths, index, options)
-    if reader is paths:  # what follows changes it
+    if reader is paths:  # the code below changes it
         reader = cloudpickle.loads(cloudpickle.dumps(reader))
     policy, skips = reader._view.store.policy, None
     if policy.skips:
@@ -92,7 +92,7 @@ def _splits(reader: Any, count: int | None) -> list[Split]:
 
 
 def _remote_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Options of Ray tasks as this Ray takes them: newer ones have arguments in the place of a dict."""
+    """Options of Ray tasks in the form of this Ray version: newer ones have arguments instead of a dict."""
     named = inspect.signature(read_datasource).parameters
     options = {name: value for name, value in given.items() if name in named}
     rest = {name: value for name, value in given.items() if name not in named}
@@ -100,9 +100,9 @@ def _remote_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class TFRecordDatasource(Datasource):  # type: ignore[misc]
-    """The splits of a data set as read tasks, one block each.
+    """The splits of a dataset as read tasks, one block each.
 
-    ``counted``: whether the number of rows of a split is certain.
+    ``counted``: whether the number of rows of a split is known for certain.
     """
 
     def __init__(self, splits: list[Split], plan: BlockPlan, *, counted: bool) -> None:
@@ -116,7 +116,7 @@ class TFRecordDatasource(Datasource):  # type: ignore[misc]
         return sum(split.num_bytes for split in self._split_list)
 
     def supports_projection_pushdown(self) -> bool:
-        # Some versions of Ray expect the read to rename columns, too; there it drops them afterwards.
+        # Some versions of Ray expect the read to rename columns too; those drop columns after reading.
         return hasattr(Datasource, "get_projection_map") and not hasattr(Datasource, "get_column_renames")
 
     def get_read_tasks(

@@ -1,4 +1,4 @@
-"""Damaged records that workers skip: counted in one place, and told by the driver."""
+"""Damaged records that workers skip: counted in one place and reported by the driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SkipLog", "warn_after_each_pass"]
 
 
 class _Skips:
-    """Lives in an actor. A record counts once, also where a task is retried or the data is read again."""
+    """The state of an actor. A record counts once, even if a task is retried or the data is read again."""
 
     def __init__(self) -> None:
         self._places: set[tuple[str | None, int | None]] = set()
@@ -29,7 +29,7 @@ class _Skips:
 
 
 class SkipLog:
-    """An ``on_error`` for readers in any process, that counts for all of them.
+    """An ``on_error`` for readers in any process, which counts over all of them.
 
     ``on_error`` and ``max_skips`` are what the user gave; ``max_skips`` counts over all workers.
     """
@@ -47,7 +47,7 @@ class SkipLog:
             self._on_error(error)
 
     def warn(self) -> None:
-        """Tell how many records were skipped so far, if any."""
+        """Warn how many records were skipped so far, if any."""
         count, first = ray.get(self._actor.found.remote())
         if count:
             plural = "records were" if count > 1 else "record was"
@@ -55,7 +55,7 @@ class SkipLog:
 
 
 def warn_after_each_pass(context: Any, skips: SkipLog) -> None:
-    """Have the driver warn when a pass over a data set (which has this DataContext) ends."""
+    """Make the driver warn at the end of each pass over a dataset that has this DataContext."""
     from ray.data._internal.execution import execution_callback as hooks
 
     class Warn(hooks.ExecutionCallback):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""`write_tfrecords`: a Ray data set as TFRecord files."""
+"""`write_tfrecords`: a Ray dataset as TFRecord files."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def write_tfrecords(
 ) -> list[str]:
     """Write a `ray.data.Dataset` to a folder that all workers share; one file for each write task.
 
-    Columns are stored as `tfrecord.TFRecordWriter.write_batch` stores them, a null as a missing feature.
-    Files are called after their task, such as ``part-000012-000000.tfrecord``. They are written in a hidden
-    folder and moved to their places when all tasks have ended: a failed job leaves the folder as it was, and
-    a task that is retried replaces its own file.
+    Columns are stored as by `tfrecord.TFRecordWriter.write_batch`; a null becomes a missing feature. Files
+    are named after their task, such as ``part-000012-000000.tfrecord``. They are written to a hidden folder
+    and moved into place when all tasks have ended. A failed job leaves the folder unchanged, and a retried
+    task replaces its own file.
 
     Args:
         index: write the index of each file beside it.
         compression_type: None, ``"GZIP"`` or ``"ZLIB"``.
-        mode: what to do where the folder holds TFRecord files: ``"error"`` refuses, ``"append"`` adds files,
+        mode: what to do if the folder holds TFRecord files: ``"error"`` refuses, ``"append"`` adds files,
             ``"overwrite"`` replaces them (other files stay). One job at a time may write to a folder.
         record_type: ``"example"``; ``"sequence_example"`` for columns ``context/NAME`` and
-            ``feature_lists/NAME``; ``"bytes"`` for one binary column ``record``. ``"auto"`` is what
-            `read_tfrecords` said, as long as the data set still has its schema; where all columns have the
-            names of a SequenceExample's, that; else ``"example"``.
-        min_rows_per_file: join blocks until a file has so many rows.
+            ``feature_lists/NAME``; ``"bytes"`` for one binary column ``record``. ``"auto"`` uses
+            the type from `read_tfrecords` if the dataset still has its schema, or ``"sequence_example"`` if
+            all columns have such names, or else ``"example"``.
+        min_rows_per_file: join blocks until a file has this many rows.
         concurrency, ray_remote_args: as in Ray's own ``write_...`` methods.
 
     Returns:
@@ -80,7 +80,7 @@ def write_tfrecords(
     target = os.path.abspath(os.fsdecode(folder))
     if is_url(os.fsdecode(folder)):
         raise ValueError(
-            f"{os.fsdecode(folder)}: files are written to a folder that all workers share, not to a URL"
+            f"{os.fsdecode(folder)}: the target must be a folder that all workers share, not a URL"
         )
     existing = _data_files(target)
     if existing and mode == "error":
@@ -93,7 +93,7 @@ def write_tfrecords(
     try:
         sink = _Sink(stage, _FileOptions(bool(index), compression, record_type), min_rows_per_file)
         dataset.write_datasink(sink, concurrency=concurrency, ray_remote_args=ray_remote_args or {})
-        if not os.listdir(stage):  # no rows at all: still a data set
+        if not os.listdir(stage):  # no rows at all: write an empty dataset
             sink.put([], 0)
         written = _publish(stage, target, _next_task(existing) if mode == "append" else 0)
     finally:
@@ -114,13 +114,13 @@ def _data_files(folder: str) -> list[str]:
 
 
 def _next_task(names: Iterable[str]) -> int:
-    """The first task number that no file of an earlier job has."""
+    """The first task number that no earlier job has used."""
     found = [_NAME.match(name) for name in names]
     return max((int(match[1]) + 1 for match in found if match), default=0)
 
 
 def _publish(stage: str, folder: str, first: int) -> list[str]:
-    """Move the finished files to their places, each index before its data."""
+    """Move the finished files into place, each index before its data."""
     written = []
     for name in sorted(name for name in os.listdir(stage) if is_data_name(name)):
         match = _NAME.match(name)
@@ -135,7 +135,7 @@ def _publish(stage: str, folder: str, first: int) -> list[str]:
 
 
 def _remove(folder: str, name: str, data: bool = True) -> None:
-    """Remove a data file and its indexes, or (without ``data``) only these."""
+    """Remove a data file and its indexes, or (without ``data``) only the indexes."""
     for one in [*index_names(name), *([name] if data else [])]:
         path = os.path.join(folder, one)
         if os.path.lexists(path) and (one == name or is_index_name(one)):
@@ -153,7 +153,7 @@ class _FileOptions:
 
 
 class _Sink(Datasink[None]):  # type: ignore[misc]
-    """Writes the blocks of one task to one file of the stage."""
+    """Writes the blocks of one task to one file in the staging folder."""
 
     def __init__(self, stage: str, options: _FileOptions, min_rows: int | None) -> None:
         self._stage = stage
@@ -174,7 +174,7 @@ class _Sink(Datasink[None]):  # type: ignore[misc]
             self.put(tables, ctx.task_idx)
 
     def put(self, tables: list[Any], task: int) -> None:
-        """Write the file of a task; an earlier attempt's is replaced at once."""
+        """Write the file of a task; it replaces the file of an earlier attempt."""
         name = f"part-{task:06d}-000000.tfrecord{_SUFFIXES[self._options.compression]}"
         attempt = os.path.join(self._stage, f".{uuid.uuid4().hex}")
         os.mkdir(attempt)

@@ -38,7 +38,7 @@ class Feature:
 class Tensor(Feature):
     """An array of numbers or of bytes; also Scalar, Text, BBox and Audio.
 
-    ``shape`` has None where a dimension is not fixed. ``dtype`` is the name of a NumPy dtype, or "bytes".
+    ``shape`` has None for each unknown dimension. ``dtype`` is the name of a NumPy dtype, or "bytes".
     ``encoding`` is "none", "bytes" or "zlib". ``optional``: a record may lack it.
     """
 
@@ -55,17 +55,18 @@ class _Labels(Feature):
 
     @property
     def names(self) -> list[str]:
-        """The names of the classes, by number; the numbers as text where the folder has no names."""
+        """The class names, by number; the numbers as text if the folder has no names."""
         return list(self.given) or [str(number) for number in range(self.num_classes or 0)]
 
     def int2str(self, number: int) -> str:
-        """The name of a class. ValueError for a number that is no class, as -1, which means "no label"."""
+        """The name of a class. ValueError for a number that is not a class, such as -1, which means "no
+        label"."""
         if not 0 <= number < len(self.names):
             raise ValueError(f"there is no class {number}; there are {len(self.names)}, from 0")
         return self.names[number]
 
     def str2int(self, name: str) -> int:
-        """The number of a class. ValueError for a name that is none."""
+        """The number of a class. ValueError for an unknown name."""
         try:
             return self.names.index(name)
         except ValueError:
@@ -74,7 +75,7 @@ class _Labels(Feature):
 
 @dataclass(frozen=True)
 class ClassLabel(_Labels, Tensor):
-    """A class by number: int64, -1 where there is no label. ``names`` are those of `FEATURE.labels.txt`."""
+    """A class by number: int64, -1 if there is no label. ``names`` are those of `FEATURE.labels.txt`."""
 
     dtype: str = "int64"
 
@@ -107,7 +108,7 @@ class Sequence(Feature):
 
 @dataclass(frozen=True)
 class Unknown(Feature):
-    """A connector that is not known here: its keys are kept as they are in the record."""
+    """An unknown connector: its keys stay as they are in the record."""
 
 
 class FeaturesDict(Feature, Mapping[str, Feature]):
@@ -142,14 +143,14 @@ def read_features(folder: str) -> FeaturesDict:
     """The features of a prepared folder, with the names of their classes.
 
     Raises:
-        TFDSError: `features.json` is missing or damaged, or a feature is of a form that nothing can read.
+        TFDSError: `features.json` is missing or damaged, or has a feature that cannot be read.
     """
     path = joined(folder, FEATURES_NAME)
     try:
         node = read_json(path)
     except FileNotFoundError:
         raise TFDSError(
-            f"{path} is missing; TFDS writes it since version 3.1, prepare the data anew"
+            f"{path} is missing; TFDS writes it since version 3.1: prepare the dataset again"
         ) from None
     root = _Builder(folder, path).feature(node, ())
     if not isinstance(root, FeaturesDict):
@@ -158,7 +159,7 @@ def read_features(folder: str) -> FeaturesDict:
 
 
 class _Builder:
-    """Makes features of JSON. ``names`` is where a feature stands in the tree."""
+    """Builds features from JSON. ``names`` is the path of a feature in the tree."""
 
     def __init__(self, folder: str, path: str) -> None:
         self.folder = folder
@@ -169,7 +170,7 @@ class _Builder:
 
     def feature(self, node: Any, names: tuple[str, ...], depth: int = 0) -> Feature:
         if depth > _MOST_DEPTH:
-            raise self.wrong((), "features are nested too deep")
+            raise self.wrong((), "features are nested too deeply")
         if not isinstance(node, dict):
             raise self.wrong(names, f"is a JSON {type(node).__name__}, not an object")
         kind, content = self._described(node, names)
@@ -181,7 +182,7 @@ class _Builder:
         return made if isinstance(made, FeaturesDict) else replace(made, connector=connector)
 
     def _described(self, node: dict[str, Any], names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-        """The class of a connector, and what is said about it, in either form of the file."""
+        """The class of a connector and its content, in either form of the file."""
         if "type" in node:
             kind, content = node["type"], node.get("content", {})
             if str(kind).endswith(".FeaturesDict") and not node.get("proto_cls"):
@@ -218,7 +219,7 @@ class _Builder:
         return dtype
 
     def count(self, value: Any, names: tuple[str, ...], what: str) -> int | None:
-        """A number below 2**31 that may be missing, which -1 stands for too."""
+        """A number below 2**31, or None if it is missing or -1."""
         if value is None or str(value) == "-1":
             return None
         if isinstance(value, bool) or not re.fullmatch("[0-9]{1,10}", str(value)) or int(value) >= 2**31:
@@ -226,7 +227,7 @@ class _Builder:
         return int(value)
 
     def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of a feature's classes: those in its file, without blank lines."""
+        """The class names of a feature, from its file, without blank lines."""
         name = "-".join(name.replace("/", ".") for name in names)
         path = joined(self.folder, name.replace("\0", "") + ".labels.txt")
         try:
@@ -236,7 +237,7 @@ class _Builder:
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         return tuple(line.strip() for line in lines if line.strip())
 
-    # ---- one function a connector --------------------------------------------------------------------------
+    # ---- one function per connector ------------------------------------------------------------------------
 
     def features_dict(self, content: dict[str, Any], names: tuple[str, ...], depth: int) -> FeaturesDict:
         found = content.get("features", {})
@@ -252,7 +253,7 @@ class _Builder:
         dtype = self.dtype(content, names)
         shape = self.shape(content, names)
         if dtype == "bytes" and encoding != "none":
-            raise self.wrong(names, f"strings have no encoding such as {encoding!r}")
+            raise self.wrong(names, f"strings cannot have the encoding {encoding!r}")
         return Tensor("", shape, dtype, encoding, field(content, "optional") is True)
 
     def class_label(self, content: dict[str, Any], names: tuple[str, ...], depth: int) -> ClassLabel:
@@ -267,7 +268,7 @@ class _Builder:
 
     def audio(self, content: dict[str, Any], names: tuple[str, ...], depth: int) -> Tensor:
         if field(content, "lazy_decode"):
-            return Tensor("")  # the file as it was: nothing here decodes sound
+            return Tensor("")  # the encoded file: sound is not decoded here
         made = self.tensor({"dtype": "int64", **content}, names, depth)
         return made if field(content, "shape") is not None else replace(made, shape=(None,))
 
@@ -276,7 +277,7 @@ class _Builder:
         classes = field(label, "num_classes") if isinstance(label, dict) else content.get("labels")
         shape = self.shape(content, names, (None, None, 3)) or (None, None, 3)
         if len(shape) not in (3, 4) or shape[-1] not in (None, 1, 3, 4):
-            raise self.wrong(names, f"the shape {shape} is not that of an image")
+            raise self.wrong(names, f"the shape {shape} is not the shape of an image")
         dtype = self.dtype(content, names, "uint8")
         if dtype not in ("uint8", "uint16", "float32"):
             raise self.wrong(names, f"images of {dtype} are not supported")

@@ -1,4 +1,4 @@
-"""What a folder prepared by TFDS says of itself, and where its shards are."""
+"""The metadata of a folder prepared by TFDS, and the paths of its shards."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _TEXTS = ("name", "config_name", "version", "description")
 
 
 class TFDSError(TFRecordError, ValueError):
-    """The metadata of a TFDS folder is damaged, or asks for what is not supported."""
+    """The metadata of a TFDS folder is damaged, or needs something that is not supported."""
 
 
 @dataclass(frozen=True)
 class SplitInfo:
-    """One split: ``shard_lengths`` are the numbers of examples of its shards, in order."""
+    """One split: ``shard_lengths`` are the numbers of examples in its shards, in order."""
 
     name: str
     shard_lengths: tuple[int, ...]
@@ -55,7 +55,7 @@ class SplitInfo:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What `dataset_info.json` says. ``splits`` maps names to `SplitInfo`, in the order of the file."""
+    """The content of `dataset_info.json`. ``splits`` maps names to `SplitInfo`, in the order of the file."""
 
     folder: str
     name: str
@@ -71,17 +71,17 @@ def joined(folder: str, name: str) -> str:
 
 
 def field(node: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    """A field of a protobuf message in JSON, which may be written in camelCase or snake_case."""
+    """A field of a protobuf message in JSON; its name may be in camelCase or snake_case."""
     head, *rest = name.split("_")
     camel = head + "".join(part.capitalize() for part in rest)
     return node.get(camel, node.get(name, default))
 
 
 def read_text(path: str) -> str:
-    """A small text file. Raises FileNotFoundError, or `TFDSError` for one that is huge or not UTF-8."""
+    """A small text file. Raises FileNotFoundError, or `TFDSError` if it is huge or not UTF-8."""
     with open_data(path, mmap=False) as file:
         if file.size > _MOST_TEXT:
-            raise TFDSError(f"{path}: {file.size:,} bytes are too many for a file of metadata")
+            raise TFDSError(f"{path}: {file.size:,} bytes are too many for a metadata file")
         data = bytes(file.view(0, file.size)) if file.size else b""
     try:
         return data.decode("utf-8")
@@ -95,7 +95,7 @@ def read_json(path: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except RecursionError:
-        raise TFDSError(f"{path}: nested too deep") from None
+        raise TFDSError(f"{path}: nested too deeply") from None
     except ValueError as error:
         raise TFDSError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(found, dict):
@@ -142,8 +142,8 @@ def read_info(folder: str) -> DatasetInfo:
     """Read `dataset_info.json` of the folder of one version.
 
     Raises:
-        FileNotFoundError: it is not there; the message lists the versions in the folders below.
-        TFDSError: it is damaged, or its records are in another format than TFRecord.
+        FileNotFoundError: the file is missing; the message lists the versions in the folders below.
+        TFDSError: the file is damaged, or its records have a format other than TFRecord.
     """
     path = joined(folder, INFO_NAME)
     try:
@@ -152,7 +152,7 @@ def read_info(folder: str) -> DatasetInfo:
         raise FileNotFoundError(_what_is_there(folder)) from None
     file_format = _text_field(info, "file_format", path) or "tfrecord"
     if file_format != "tfrecord":
-        raise TFDSError(f"{path}: the records are in the format {file_format!r}; only 'tfrecord' can be read")
+        raise TFDSError(f"{path}: the records have the format {file_format!r}; only 'tfrecord' can be read")
     nodes = field(info, "splits", [])
     if not isinstance(nodes, list):
         raise TFDSError(f"{path}: splits is not a list")
@@ -160,14 +160,14 @@ def read_info(folder: str) -> DatasetInfo:
     for node in nodes:
         split = _split_info(node, path)
         if split.name in splits:
-            raise TFDSError(f"{path}: the split {split.name!r} is there twice")
+            raise TFDSError(f"{path}: the split {split.name!r} occurs twice")
         splits[split.name] = split
     name, config, version, description = (_text_field(info, key, path) for key in _TEXTS)
     return DatasetInfo(folder, name, config, version, description, splits)
 
 
 def shard_path(info: DatasetInfo, split: SplitInfo, number: int) -> str:
-    """The file of one shard, by the split's template; TFDSError for one that is not within the folder."""
+    """The file of one shard, from the split's template; TFDSError if it is not in the folder."""
     count = len(split.shard_lengths)
     digits = max(5, len(str(count)))
     index, total = f"{number:0{digits}d}", f"{count:0{digits}d}"
@@ -199,7 +199,7 @@ def is_prepared(folder: str) -> bool:
 
 
 def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
-    """The prepared versions in a folder, up to data set, config and version deep: paths relative to it."""
+    """The prepared versions in a folder, at most dataset, config and version deep: paths relative to it."""
     if is_url(folder):
         store, key = open_store(folder.rstrip("/") + "/")
         names = list(store.folders(key))
@@ -221,7 +221,7 @@ def _has_info(url: str) -> bool:
 
 
 def _what_is_there(folder: str) -> str:
-    """Why a folder cannot be opened, and what can."""
+    """Why a folder cannot be opened, and which folders can."""
     if not is_url(folder) and not os.path.isdir(folder):
         return printable(f"no such folder: {folder}")
     found = list(prepared_below(folder))

@@ -20,17 +20,17 @@ from tfrecord.tfds.values import Array, decode_image, decode_tensor
 __all__ = ["Leaf", "Values", "leaves_of", "nested"]
 
 _MOST_DEFAULT = 1 << 20
-# Values of one record for which memory is taken before it is known that the record holds them.
+# How many values memory may be allocated for before the record is known to hold them.
 _MOST_TRUSTED = 1 << 16
 
 
 class Values(NamedTuple):
     """The values of one leaf for n records.
 
-    ``levels`` cut ``items`` into sequences, outermost first, each by a length or by row splits; without
-    levels there is one item a record. ``items`` are an array, a BytesColumn, a Ragged, or a list of arrays
-    that may differ in shape. ``shapes`` holds the shape of each item where the records say it, before they
-    are decoded.
+    ``levels`` divide ``items`` into sequences, outermost first, each by a length or by row splits; without
+    levels there is one item per record. ``items`` are an array, a BytesColumn, a Ragged, or a list of arrays
+    that may differ in shape. ``shapes`` holds the shape of each item if the records give it, before they are
+    decoded.
     """
 
     levels: list[Any]
@@ -40,7 +40,7 @@ class Values(NamedTuple):
     shapes: Any = None
 
     def column(self) -> Any:
-        """One column of n rows: dense where the shape is declared, else ragged."""
+        """One column of n rows: dense if the full shape is declared, else ragged."""
         column = self.items
         if isinstance(column, list):
             column = _ragged_of(column, self.shape, self.dtype)
@@ -54,11 +54,11 @@ class Values(NamedTuple):
         return column
 
     def rows(self) -> list[Any]:
-        """One value a record: a NumPy scalar, bytes, an array; a list of arrays where these differ in shape;
+        """One value per record: a NumPy scalar, bytes, an array; a list of arrays if these differ in shape;
         a `Ragged` for sequences of sequences."""
         if not self.levels:
             rows = _listed(self.items)
-            single = isinstance(self.items, Ragged) and not self.shape  # of a connector that is not known
+            single = isinstance(self.items, Ragged) and not self.shape  # of an unknown connector
             return [row[0] if single and row.dtype == object and len(row) == 1 else row for row in rows]
         first = self.levels[0]
         if len(self.levels) > 1:
@@ -95,14 +95,14 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _stacked(arrays: list[Array], shape: tree.Shape, dtype: str) -> Any:
-    """Arrays of one shape as one array; others stay a list. Of none, open sizes are 0."""
+    """Arrays of one shape as one array; others stay a list. Without arrays, unknown dimensions are 0."""
     if not arrays:
         return np.zeros((0, *(size or 0 for size in shape)), dtype)
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else arrays
 
 
 def _ragged_of(arrays: list[Array], shape: tree.Shape, dtype: str) -> Ragged:
-    """Arrays that fit a shape with open sizes, as rows: ragged down to the last open size."""
+    """Arrays that fit a shape with unknown dimensions, as rows: ragged down to the last unknown one."""
     depth = max(place for place, size in enumerate(shape) if size is None) + 1
     tail = tuple(size or 0 for size in shape[depth:])
     flat = [array.reshape(math.prod(array.shape[:depth]), *tail) for array in arrays]
@@ -114,14 +114,14 @@ def _ragged_of(arrays: list[Array], shape: tree.Shape, dtype: str) -> Ragged:
 
 
 def _rows_of(values: Any, splits: Int64Array) -> Ragged:
-    """A Ragged of lengths that were checked, of any dtype (the public class knows no complex numbers)."""
+    """A Ragged of checked lengths and any dtype (the public class does not support complex numbers)."""
     return Ragged._trusted(values, splits)
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One feature with values. ``path`` is where it stands in the nested dict, ``key`` its name in the
-    record; ``levels`` are the lengths of the sequences around it, None where they vary."""
+    """One feature with values. ``path`` is its path in the nested dict, ``key`` its name in the
+    record; ``levels`` are the lengths of the sequences around it, None if they vary."""
 
     path: tuple[str, ...]
     key: str
@@ -136,17 +136,17 @@ class Leaf:
         feature = self.feature
         if not isinstance(feature, tree.Tensor):
             return {self.key: ((), "bytes")}
-        stored = "int64" if feature.dtype == "uint64" else feature.dtype  # which is kept by its bits
+        stored = "int64" if feature.dtype == "uint64" else feature.dtype  # which is stored by its bits
         value = (feature.shape, stored) if feature.encoding == "none" else ((), "bytes")
         if feature.shape.count(None) < 2:
             return {self.key: value}
         return {f"{self.key}/value": value, f"{self.key}/shape": ((len(feature.shape),), "int64")}
 
     def specs(self) -> dict[str, Any]:
-        """What to ask the decoder for: its key of the record to a spec.
+        """The specs for the decoder: keys of the record to specs.
 
         Raises:
-            TFDSError: the feature is of a form that TFDS does not read either.
+            TFDSError: the feature has a form that TFDS cannot read either.
         """
         if isinstance(self.feature, tree.Unknown):
             return {self.key: None}
@@ -155,11 +155,15 @@ class Leaf:
             whole = (*self.levels, *shape)
             nested = len(self.levels) > 1
             if whole.count(None) > 1 and (not nested or None in shape):
-                raise TFDSError(f"feature {self.key!r} has several open sizes, {whole}, and no encoding")
+                raise TFDSError(
+                    f"feature {self.key!r} has several unknown dimensions, {whole}, and no encoding"
+                )
             if math.prod(size for size in (*whole, *self._shape) if size) >= 2**31:
                 raise TFDSError(f"feature {self.key!r}: the shape {whole} has more than 2**31 - 1 elements")
             if None in whole and 0 in whole:
-                raise TFDSError(f"feature {self.key!r}: the shape {whole} has an open size beside a 0")
+                raise TFDSError(
+                    f"feature {self.key!r}: the shape {whole} has an unknown dimension beside a 0"
+                )
             default = None if nested or None in whole else self._default(whole)
             try:
                 if nested:
@@ -175,7 +179,7 @@ class Leaf:
 
     @property
     def _shape(self) -> tree.Shape:
-        """The shape of what a byte string is decoded to."""
+        """The shape of a decoded byte string."""
         encoded = isinstance(self.feature, tree.Image) or getattr(self.feature, "encoding", "none") != "none"
         return self.feature.shape if encoded else ()  # type: ignore[union-attr]
 
@@ -184,7 +188,7 @@ class Leaf:
         return range(len(self.levels) - 1)
 
     def _default(self, shape: Sequence[int | None]) -> Any:
-        """What stands for an optional feature that a record lacks: the smallest number, False or b""."""
+        """The value for an optional feature that a record lacks: the smallest number, False or b""."""
         feature = self.feature
         if not isinstance(feature, tree.Tensor) or not feature.optional or self.levels:
             return None
@@ -201,10 +205,10 @@ class Leaf:
     # ---- from columns to values ----------------------------------------------------------------------------
 
     def stored(self, batch: Any) -> Values:
-        """The values as they are stored in a batch of flat columns.
+        """The values as stored in a batch of flat columns.
 
         Raises:
-            DecodeError: what a record says of shapes and lengths disagrees with its values.
+            DecodeError: the shapes and lengths in a record disagree with its values.
         """
         if isinstance(self.feature, tree.Unknown):
             return Values([], batch[self.key])
@@ -215,7 +219,9 @@ class Leaf:
             others, shapes = found[1]
             for level, other in zip(levels, others, strict=True):
                 if not np.array_equal(level, other):
-                    raise DecodeError("has another number of shapes than of values", key=self.key, record=0)
+                    raise DecodeError(
+                        "has a different number of shapes than of values", key=self.key, record=0
+                    )
         return Values(levels, items, self.feature.shape, self.feature.dtype, shapes)
 
     def _read(self, batch: Any, key: str, shape: tree.Shape) -> tuple[list[Any], Any]:
@@ -231,7 +237,7 @@ class Leaf:
             if isinstance(column, Ragged):
                 column = _filled(column, tuple(size or 0 for size in (*self.levels, *shape)), key)
             (length,) = self.levels or (1,)
-            # Rows of no items are cut by row splits: a length of 0 would not tell how many there are.
+            # Rows without items need row splits: a length of 0 would not tell how many rows there are.
             levels = list(self.levels) if length else [np.zeros(len(column) + 1, np.int64)]
             return levels, _shaped(column, shape, len(column) * (length or 0))
         if self.levels == (None,):
@@ -258,10 +264,10 @@ class Leaf:
         return levels
 
     def decoded(self, values: Values) -> Values:
-        """Stored values to those of the feature.
+        """Decode stored values to those of the feature.
 
         Raises:
-            DecodeError: a byte string is not what the feature says; ``record`` is the row.
+            DecodeError: a byte string does not match the feature; ``record`` is the row.
         """
         feature, items = self.feature, values.items
         if isinstance(feature, tree.Unknown) or isinstance(feature, tree.Image) and not self.decode:
@@ -287,7 +293,7 @@ class Leaf:
                 raise DecodeError(error.reason, key=self.key, record=values.record_of(item)) from error
             sizes = zip(array.shape, feature.shape, strict=False)
             if array.ndim != len(feature.shape) or any(known not in (None, size) for size, known in sizes):
-                reason = f"is of shape {array.shape}, not {feature.shape}"
+                reason = f"has shape {array.shape}, not {feature.shape}"
                 raise DecodeError(reason, key=self.key, record=values.record_of(item))
             arrays.append(array)
         items = arrays if None in feature.shape else _stacked(arrays, feature.shape, feature.dtype)
@@ -295,7 +301,7 @@ class Leaf:
 
 
 def _filled(column: Ragged, shape: tuple[int, ...], key: str) -> Any:
-    """Rows that have to fill a shape, as a dense column."""
+    """Rows that must fill a shape, as a dense column."""
     lengths, count = column.lengths(), math.prod(shape)
     if (lengths != count).any():
         row = int((lengths != count).argmax())
@@ -316,7 +322,7 @@ def _divided(column: Ragged, size: int, key: str) -> Int64Array:
 
 
 def _shaped(values: Any, shape: tree.Shape, count: int | None = None) -> Any:
-    """Values as items of a shape; of how many, follows from flat ones."""
+    """Values as items of a shape; flat values determine how many."""
     sizes = tuple(size or 0 for size in shape)
     if count is None:
         count = len(values) // max(1, math.prod(sizes))
@@ -324,7 +330,7 @@ def _shaped(values: Any, shape: tree.Shape, count: int | None = None) -> Any:
 
 
 def _open_items(items: Ragged, feature: tree.Tensor) -> Any:
-    """Rows of numbers as arrays of a shape with one open size."""
+    """Rows of numbers as arrays of a shape with one unknown dimension."""
     values, shape = items.values, feature.shape
     if feature.dtype == "uint64":
         values = values.view(np.uint64)

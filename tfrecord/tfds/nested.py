@@ -1,4 +1,4 @@
-"""Records as nested dicts: of values one by one, of columns as a batch."""
+"""Records as nested dicts: of values for single records, of columns for batches."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tfrecord.tfds.leaves import Leaf, Values, nested
 
 __all__ = ["NestedBatch", "NestedDecoder", "single"]
 
-# Records are turned into dicts so many at a time, or fewer where they are large.
+# How many records are turned into dicts at a time; fewer if they are large.
 _GROUP = 64
 _GROUP_BYTES = 1 << 20
 
 
 class NestedBatch(dict[str, Any]):
-    """``num_rows`` records as a dict of columns, which nests as the features do.
+    """``num_rows`` records as a dict of columns, nested like the features.
 
-    A column is an array `(n, ...)`, a `BytesColumn`, or a `Ragged` where the features leave a size open.
+    A column is an array `(n, ...)`, a `BytesColumn`, or a `Ragged` if a dimension is unknown.
     Which one depends on the features, never on the data.
     """
 
@@ -44,7 +44,7 @@ class NestedBatch(dict[str, Any]):
         return self.mapped(lambda level: level.to_torch(**options))
 
     def mapped(self, convert: Callable[[ColumnBatch], Mapping[str, Any]]) -> dict[str, Any]:
-        """What ``convert`` makes of the columns of each dict, nested as they are."""
+        """The results of ``convert`` for the columns of each dict, nested in the same way."""
         return _mapped(self, convert, self.num_rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ def _mapped(
     for name, column in columns.items():
         if isinstance(column, dict):
             if name in made:
-                raise ValueError(f"the mask of a column has the name of a feature, {name!r}")
+                raise ValueError(f"the mask of a column needs the name {name!r}, which is already a feature")
             made[name] = _mapped(column, convert, count)
     return made
 
@@ -105,7 +105,7 @@ class NestedDecoder(RecordDecoder):
         self._looked = True
 
     def check_columns(self, columns: Iterable[str] | None) -> tuple[str, ...] | None:
-        """The keys of the leaves that are meant; KeyError for a name that is neither a leaf nor a dict."""
+        """The keys of the leaves with these names; KeyError for a name that is neither a leaf nor a dict."""
         if columns is None:
             return None
         chosen: dict[str, None] = {}
@@ -135,7 +135,7 @@ class NestedDecoder(RecordDecoder):
     def _decode(
         self, payloads: BytesColumn, columns: tuple[str, ...] | None, num_threads: int, bad: Any = None
     ) -> Any:
-        # ``bad`` is not used: what is no message raises, and the caller then leaves it out.
+        # ``bad`` is not used: an invalid message raises, and the caller then leaves it out.
         found = self.values(payloads, columns, num_threads)
         columns_of = [values.column() for _, values in found]
         return NestedBatch(nested([path for path, _ in found], columns_of), len(payloads))
@@ -144,7 +144,7 @@ class NestedDecoder(RecordDecoder):
         return self.dicts(single(payload))[0]
 
     def dicts(self, payloads: Any) -> list[Any]:
-        """One nested dict a payload."""
+        """One nested dict per payload."""
         found = self.values(payloads)
         paths = [path for path, _ in found]
         rows = [values.rows() for _, values in found]
@@ -160,7 +160,7 @@ class NestedDecoder(RecordDecoder):
         return payloads.lengths  # type: ignore[no-any-return]
 
     def records(self, rows: RowBatch) -> Iterator[list[Any]]:
-        """`one` of each row, decoded in groups; where a group has a bad record, one by one."""
+        """`one` of each row, decoded in groups, or one by one if a group has a bad record."""
         ends = np.cumsum(self.weights(rows.payloads))
         first = 0
         while first < len(rows):

@@ -32,30 +32,31 @@ _OURS = ("features", "sequence_features", "record_type", "compression_type")
 class TFDSReader(TFRecordReader):
     """The examples of a split of a folder prepared by TFDS, by position and in stored order.
 
-    It reads as a `TFRecordReader` does: `reader[i]` and iteration give an example as nested dicts with the
-    values that `tfds.as_numpy` gives; `read` and `batches` give a `NestedBatch`, nested dicts of columns.
-    ``columns`` are names of features, those in a dict joined by "/"; the name of a dict means all in it.
+    It works like a `TFRecordReader`: `reader[i]` and iteration give examples as nested dicts with the same
+    values as `tfds.as_numpy`; `read` and `batches` give a `NestedBatch`, nested dicts of columns.
+    ``columns`` are names of features, joined by "/" within a dict; the name of a dict means all its features.
     `tfrecord.torch.TFRecordDataset` and `TFRecordMapDataset` take it in place of a path.
 
     Args:
         folder: the folder (or URL) of one version, which holds `dataset_info.json`.
-        split: in TFDS's language, such as ``"train"``, ``"train[:10%]+test"`` or ``"all"``; or one of
+        split: in the TFDS split language, such as ``"train"``, ``"train[:10%]+test"`` or ``"all"``; or one of
             `even_splits`.
-        decode: False leaves images as the bytes of their files.
+        decode: False leaves images encoded, as bytes.
         **reader_options: ``index``, ``verify``, ``on_error``, ``max_skips`` and so on, as for
             `TFRecordReader`.
 
-    Attributes: ``features`` (the tree of connectors), ``info`` (what `dataset_info.json` says), ``split``.
+    Attributes: ``features`` (the tree of connectors), ``info`` (the content of `dataset_info.json`),
+        ``split``.
 
     Raises:
-        FileNotFoundError: no such folder; it is not that of one version (the message lists those in it); a
-            shard of the split is missing.
-        TFDSError: the metadata is damaged, or asks for what is not supported.
+        FileNotFoundError: the folder does not exist, or is not the folder of one version (the message lists
+            the versions in it), or a shard of the split is missing.
+        TFDSError: the metadata is damaged, or needs something that is not supported.
         ValueError: the split is not valid, or has no shards.
 
-    `len` comes from the metadata. A shard that holds another number of records raises `CorruptRecordError`
-    when it is met. Opening reads the metadata only. Connectors that are not known here give what the record
-    holds under their keys, with one warning.
+    `len` comes from the metadata. A shard with a different number of records raises `CorruptRecordError` when
+    it is read. Opening reads only the metadata. An unknown connector gives the values that the record holds
+    under its keys, with one warning.
     """
 
     features: FeaturesDict
@@ -87,25 +88,25 @@ class TFDSReader(TFRecordReader):
         self._view = RecordView(store, decoder, files.selection())
 
     def episodes(self) -> Iterator[dict[str, Any]]:
-        """The episodes of an RLDS data set in stored order; ``["steps"]`` of each is a dict of columns, with
-        one entry a step. TFDSError where the features have no steps."""
+        """The episodes of an RLDS dataset in stored order; ``["steps"]`` of each is a dict of columns with
+        one entry per step. Raises TFDSError if the features have no steps."""
         steps_of(self.features)
         return iter(self)
 
     def steps(self, window: int = 1, stride: int = 1, pad: bool = False) -> StepsReader:
-        """Windows of ``window`` consecutive steps of RLDS episodes, never across two of them.
+        """Windows of ``window`` consecutive steps of RLDS episodes, never across two episodes.
 
         Args:
-            window: steps of a window, its first axis (also where it is 1).
-            stride: steps from the start of one window to that of the next in an episode, from its first step.
-            pad: have windows at all starts: at the end of an episode the real steps come first, and
-                ``is_padding`` is True behind them. Otherwise windows are whole.
+            window: steps per window, the first axis of each value (even if it is 1).
+            stride: steps between the starts of consecutive windows; the first one starts at step 0.
+            pad: give a window at every start. At the end of an episode the real steps come first, and
+                ``is_padding`` is True for the rest. Otherwise all windows are complete.
 
-        Counts the steps of all episodes, reading as little of each as it can.
+        This counts the steps of all episodes, and reads as little of each as it can.
 
         Raises:
             TFDSError: the features have no steps.
-            ValueError: a window or stride below 1; the reader skips damage.
+            ValueError: a window or stride is below 1, or the reader skips damage.
         """
         if self._view.store.policy.skips:
             raise ValueError("windows need every episode: on_error must be 'raise'")
@@ -113,7 +114,7 @@ class TFDSReader(TFRecordReader):
 
 
 class _Files:
-    """The shards that parts of splits need, each once, and where in them the examples are."""
+    """The shards that parts of splits need, each once, and the ranges of their examples."""
 
     def __init__(self, info: DatasetInfo, parts: Sequence[Part]) -> None:
         self.paths: list[str] = []
@@ -133,13 +134,13 @@ class _Files:
                     self._ranges.append((numbers[path], start - first, max(start, stop) - first))
                 first += count
         if not self.paths:
-            raise ValueError(f"the split has no examples: {info.folder} has none in it")
+            raise ValueError(f"the split has no examples: {info.folder} holds none")
         _check_there(self.paths)
         if sum(self.counts) > MOST_RECORDS:
             raise TFDSError(f"{info.folder}: the split claims {sum(self.counts):,} records")
 
     def selection(self) -> Any:
-        """Positions in the files, int64; None where they are all of them in order."""
+        """Positions in the files, int64; None if it is all of them in order."""
         starts = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
         ends = [(int(starts[file]) + start, int(starts[file]) + stop) for file, start, stop in self._ranges]
         whole = all(stop == following for (_, stop), (following, _) in zip(ends, ends[1:], strict=False))
@@ -147,14 +148,14 @@ class _Files:
             return None
         for path, count in zip(self.paths, self.counts, strict=True):
             if not is_url(path) and count > os.path.getsize(path) // FRAME_OVERHEAD:
-                raise TFDSError(f"{path}: the metadata claims {count:,} records, more than it has room for")
+                raise TFDSError(f"{path}: the metadata claims {count:,} records, more than fit into the file")
         selection = np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in ends])
         selection.setflags(write=False)
         return selection
 
 
 def _check_there(paths: Sequence[str]) -> None:
-    """FileNotFoundError for shards that are not there."""
+    """Raise FileNotFoundError for missing shards."""
     missing = []
     listed: dict[str, set[str]] = {}
     for path in paths:
@@ -177,10 +178,10 @@ def _check_there(paths: Sequence[str]) -> None:
 
 
 def _with_raw_keys(leaves: Sequence[Leaf], schema: Iterable[str]) -> Iterator[Leaf]:
-    """The leaves, those of unknown connectors as one for each key that the records have; warns of these."""
+    """The leaves; an unknown connector gives one leaf per key in the records, with a warning."""
     known = {key for leaf in leaves if not isinstance(leaf.feature, Unknown) for key in leaf.specs()}
     kinds = sorted({leaf.feature.connector for leaf in leaves if isinstance(leaf.feature, Unknown)})
-    warn_caller(f"connectors that are not known, whose features stay as they are stored: {', '.join(kinds)}")
+    warn_caller(f"unknown connectors, whose features stay as stored: {', '.join(kinds)}")
     for leaf in leaves:
         if not isinstance(leaf.feature, Unknown):
             yield leaf

@@ -1,4 +1,4 @@
-"""The language of splits of TFDS: ``"train[:10%]+test"``, with its rounding."""
+"""The TFDS split language, such as ``"train[:10%]+test"``, with its rounding."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class SubSplit:
-    """A split that `even_splits` made, or a sum of splits; `tfrecord.tfds.open` takes it.
+    """A split made by `even_splits`, or a sum of splits; `tfrecord.tfds.open` takes it.
 
-    ``+`` adds another split (also a string) behind it.
+    ``+`` appends another split (or a string).
     """
 
     parts: tuple[Any, ...]
@@ -44,13 +44,13 @@ class SubSplit:
 
 
 def even_splits(split: Any, n: int, drop_remainder: bool = False) -> list[SubSplit]:
-    """``n`` parts of a split, of equal size but for the first few, which have one example more.
+    """``n`` parts of a split, of equal size except that the first few may have one more example.
 
     Args:
-        split: as for `open`, also one that this function made.
-        drop_remainder: leave out the last few examples, so that all parts are of one size.
+        split: as for `open`; may also come from this function.
+        drop_remainder: drop the last few examples, so that all parts have the same size.
 
-    As in TFDS, each summand of ``"train+test"`` is divided by itself.
+    As in TFDS, each summand of ``"train+test"`` is divided separately.
     """
     n = check_count(n, "n")
     return [SubSplit((_checked(split),), index, n, bool(drop_remainder)) for index in range(n)]
@@ -63,10 +63,10 @@ def _checked(split: Any) -> Any:
 
 
 def resolve_split(split: Any, splits: Mapping[str, SplitInfo]) -> list[Part]:
-    """The examples that a split means, in order.
+    """The examples of a split, in order.
 
     Raises:
-        ValueError: it is not in the language of splits, names none that is there, or goes beyond its end.
+        ValueError: the split is not valid, does not exist, or goes beyond the end.
     """
     if isinstance(_checked(split), SubSplit):
         whole = [part for item in split.parts for part in resolve_split(item, splits)]
@@ -92,7 +92,7 @@ def _parts_of(text: str, whole: str, splits: Mapping[str, SplitInfo]) -> list[Pa
     name, selector = match.groups()
     if name == "all":
         if selector is not None:
-            raise ValueError(f"the split {whole!r}: 'all' takes no slice")
+            raise ValueError(f"the split {whole!r}: 'all' cannot have a slice")
         return [Part(info, 0, info.num_examples) for info in splits.values()]
     if name not in splits:
         raise ValueError(f"no split {name!r}; there are {', '.join(map(repr, splits)) or 'none'}")
@@ -106,7 +106,7 @@ def _parts_of(text: str, whole: str, splits: Mapping[str, SplitInfo]) -> list[Pa
 
 
 def _bounds(selector: str, whole: str, info: SplitInfo) -> tuple[int, int]:
-    """The two ends of a slice in examples, negative ones counted from the end."""
+    """The two ends of a slice in examples; negative ones count from the end."""
     texts = selector.split(":")
     matches = [_BOUND.match(text) for text in texts]
     if len(texts) > 2 or None in matches or not any(texts):
@@ -122,7 +122,7 @@ def _bounds(selector: str, whole: str, info: SplitInfo) -> tuple[int, int]:
     count = info.num_examples
     if unit == "%":
         if max(abs(low or 0), abs(high or 0)) > 100:
-            raise ValueError(f"the split {whole!r}: percents are from -100 to 100")
+            raise ValueError(f"the split {whole!r}: percents must be from -100 to 100")
         return (round((low or 0) * count / 100.0), count if high is None else round(high * count / 100.0))
     if unit != "shard":
         return int(low or 0), count if high is None else int(high)

@@ -29,20 +29,20 @@ __all__ = ["STEPS", "StepsReader", "steps_of"]
 STEPS = "steps"
 PADDING = "is_padding"
 _CHUNK = 256
-# So much a step counts when windows are put into groups.
+# The weight of one step when windows are grouped.
 _STEP_BYTES = 1 << 14
 
 
 class StepsReader(TFRecordReader):
-    """Windows of steps of RLDS episodes, by position; `TFDSReader.steps` makes it.
+    """Windows of steps of RLDS episodes, by position; made by `TFDSReader.steps`.
 
-    It reads as a `TFDSReader` does: a window is a nested dict of the features of a step, each with the window
-    as its first axis; a batch has shape `(n, window, ...)`. With ``pad``, ``is_padding`` is a bool array
-    `(window,)`, True behind the end of the episode, where other values are 0, empty, or False. Windows stand
-    in the order of episodes and of their starts.
+    It works like a `TFDSReader`: a window is a nested dict of the features of a step, each with the window as
+    its first axis; a batch has shape `(n, window, ...)`. With ``pad``, ``is_padding`` is a bool array
+    `(window,)`, True after the end of the episode, where other values are 0, empty, or False. Windows are
+    ordered by episode and start.
 
     Attributes: ``features`` (of a step), ``window``, ``stride``, ``pad``; ``episodes`` and ``starts``, int64
-    (n,), are the position of each window's episode and its first step.
+    (n,), give the position of each window's episode and its first step.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class StepsReader(TFRecordReader):
             raise error.at(*rows.locate(0)) from None
 
     def read_raw(self, positions: Any) -> BytesColumn:
-        """The payloads of the episodes that windows are of."""
+        """The payloads of the windows' episodes."""
         column: Any = self._view.fetch(self._view.positions(positions)).payloads
         return column.payloads  # type: ignore[no-any-return]
 
@@ -94,7 +94,7 @@ class StepsReader(TFRecordReader):
 
 
 def _step_counts(view: RecordView, decoder: NestedDecoder, leaves: Collection[Leaf]) -> Int64Array:
-    """The number of steps of each episode, from one of their features; does not read the others."""
+    """The number of steps of each episode, from one of its features, without reading the others."""
     fixed = next((leaf.levels[0] for leaf in leaves if leaf.levels[0] is not None), None)
     if fixed is not None:
         return np.full(len(view), fixed, np.int64)
@@ -141,7 +141,7 @@ class Window(NamedTuple):
 
 
 class WindowColumn:
-    """Windows in the place of payloads: what the code between a view and its decoder needs of a column."""
+    """Windows in place of payloads, with the column methods that the code between view and decoder needs."""
 
     def __init__(self, payloads: BytesColumn, starts: Int64Array) -> None:
         self.payloads = payloads
@@ -162,7 +162,7 @@ class WindowColumn:
         return WindowColumn(BytesColumn.concat([column.payloads for column in columns]), starts)
 
     def episodes(self) -> tuple[BytesColumn, Int64Array, Int64Array]:
-        """The payloads, each once; which of them each window is of; a window of each."""
+        """The distinct payloads; the payload number of each window; one window of each payload."""
         column = self.payloads
         buffers: Any = np.zeros(len(self), np.int64) if column.buffer_ids is None else column.buffer_ids
         places = np.stack((buffers, column.offsets), axis=1)
@@ -177,12 +177,12 @@ class WindowDecoder(NestedDecoder):
     def __init__(self, decoder: NestedDecoder, window: int, pad: bool) -> None:
         steps = [leaf for leaf in decoder.leaves.values() if leaf.path[0] == STEPS and leaf.levels]
         if not steps:
-            raise TFDSError(f"none of the features of {STEPS!r} can be cut into windows")
+            raise TFDSError(f"none of the features of {STEPS!r} can be divided into windows")
         super().__init__([replace(leaf, path=leaf.path[1:]) for leaf in steps], decoder.policy)
         self.window = window
         self.pad = pad
         if pad and any(leaf.path[0] == PADDING for leaf in self.leaves.values()):
-            raise ValueError(f"the steps have a feature {PADDING!r}, the name of the mark of padding")
+            raise ValueError(f"the steps have a feature {PADDING!r}, which is the key of the padding mask")
 
     def one(self, payload: Any, missing: str = "empty") -> Any:
         return self.dicts(WindowColumn(single(payload.payload), np.array([payload.start])))[0]
@@ -226,7 +226,7 @@ class WindowDecoder(NestedDecoder):
 
 
 def _taken(values: Values, rows: Int64Array) -> Values:
-    """Some of the steps, as rows of their own."""
+    """Some of the steps, as separate rows."""
 
     def chosen(items: Any) -> tuple[list[Any], Any]:
         column = Values(values.levels[1:], items).column()[rows]
@@ -242,7 +242,7 @@ def _taken(values: Values, rows: Int64Array) -> Values:
 
 
 def _padded(values: Values, real: Any) -> Values:
-    """Rows for all places of the windows: those of the steps where there are real ones, else of nothing."""
+    """Rows for all places of the windows: the real steps, and empty rows for padding."""
     flat = real.reshape(-1)
 
     def spread(splits: Int64Array) -> Int64Array:
@@ -273,7 +273,7 @@ def _padded(values: Values, real: Any) -> Values:
 
 
 def steps_of(features: FeaturesDict) -> FeaturesDict:
-    """The features of a step. TFDSError where these are not those of RLDS episodes."""
+    """The features of a step. TFDSError if these are not RLDS episodes."""
     steps = features.get(STEPS)
     if not isinstance(steps, SequenceFeature) or not isinstance(steps.feature, FeaturesDict):
         raise TFDSError(f"these are not RLDS episodes: there is no sequence {STEPS!r} of dicts of features")

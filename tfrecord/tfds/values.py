@@ -1,4 +1,4 @@
-"""One stored byte string to the array that it encodes: images, and tensors that were written as bytes."""
+"""Decode stored byte strings to arrays: images, and tensors stored as bytes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["decode_image", "decode_tensor"]
 Array = npt.NDArray[Any]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-# What a tensor of unknown size may become when it is inflated.
+# The largest size to which a tensor of unknown size is inflated.
 _MOST_BYTES = 1 << 31
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def decode_tensor(data: memoryview, feature: Tensor, given: Sequence[int] | None) -> Array:
-    """The array of an encoded tensor: C order, little-endian, of its own memory.
+    """The array of an encoded tensor: C order, little-endian, owning its memory.
 
-    ``given`` is the shape that the record says, where more than one size is open. Never inflates more than
-    the shape has room for.
+    ``given`` is the shape stored in the record, if more than one dimension is unknown. Never inflates more
+    than the shape needs.
 
     Raises:
-        DecodeError: the bytes are not of such an array.
+        DecodeError: the bytes do not encode such an array.
     """
     dtype = np.dtype(feature.dtype)
     shape = list(feature.shape) if given is None else _merged(given, feature.shape)
@@ -50,17 +50,17 @@ def decode_tensor(data: memoryview, feature: Tensor, given: Sequence[int] | None
 
 
 def _merged(given: Sequence[int], declared: Shape) -> list[int | None]:
-    """The shape that a record says; it must be one of those declared."""
+    """The shape stored in a record; it must match the declared one."""
     fits = all(size >= 0 and known in (None, size) for size, known in zip(given, declared, strict=True))
     if not fits:
-        raise DecodeError(f"the shape {tuple(given)} of the record does not fit {declared}")
+        raise DecodeError(f"the shape {tuple(given)} of the record does not match {declared}")
     return list(given)
 
 
 def _inflated(data: memoryview, most: int) -> bytes:
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(data, most + 1)  # a limit of 0 would be none
+        found = stream.decompress(data, most + 1)  # a limit of 0 would mean no limit
     except zlib.error as error:
         raise DecodeError(f"is not valid zlib: {error}") from None
     if len(found) > most:
@@ -71,12 +71,12 @@ def _inflated(data: memoryview, most: int) -> bytes:
 
 
 def decode_image(data: memoryview, feature: Image) -> Array:
-    """The pixels (height, width, channels) of an image file; of a GIF with a declared shape of four sizes
-    (frames, height, width, 3). Needs Pillow.
+    """The pixels (height, width, channels) of an image file, or (frames, height, width, 3) of a GIF whose
+    declared shape has four dimensions. Needs Pillow.
 
     Raises:
-        DecodeError: the bytes are no image, one of another size than declared, or of 16 bits in colour, which
-            Pillow cannot decode exactly.
+        DecodeError: the bytes are not an image, or the image does not have the declared size, or it has 16
+            bits in colour, which Pillow cannot decode exactly.
     """
     module = optional("PIL.Image")
     channels = feature.shape[-1] or 0
@@ -92,12 +92,12 @@ def decode_image(data: memoryview, feature: Image) -> Array:
             return _pixels(image, 0, channels)
     except DecodeError:
         raise
-    except Exception as error:  # Pillow raises of every kind for what it cannot read
-        raise DecodeError(f"is no image that Pillow can decode: {error}") from error
+    except Exception as error:  # Pillow raises all kinds of errors for files that it cannot read
+        raise DecodeError(f"is not an image that Pillow can decode: {error}") from error
 
 
 def _check_size(size: tuple[int, int], declared: Shape) -> None:
-    """Before anything is decompressed: whether the image is as large as declared."""
+    """Check, before decompressing anything, that the image has the declared size."""
     if not all(known in (None, found) for found, known in zip(size, declared, strict=True)):
         raise DecodeError(f"is an image of {size[0]} x {size[1]} pixels, not {declared[0]} x {declared[1]}")
 
@@ -108,7 +108,7 @@ def _pixels(image: Any, frame: int, channels: int) -> Array:
         image.seek(frame)
     if image.format == "JPEG" and channels == 1:
         image.draft("L", image.size)
-    if image.mode.startswith("I"):  # 16 bits of grey, of which the upper 8 are wanted
+    if image.mode.startswith("I"):  # 16-bit grey, of which we need the upper 8
         grey = (np.asarray(image) >> 8).astype(np.uint8)
         return np.repeat(grey[..., None], channels or 1, axis=-1)
     if image.mode in ("P", "PA", "LA", "La", "RGBa") or "transparency" in image.info:
@@ -123,7 +123,7 @@ def _wide(image: Any, data: memoryview, channels: int) -> Array:
     if image.format == "PNG" and bytes(data[:8]) == _PNG and data[24] == 16:
         if not image.mode.startswith("I"):
             raise DecodeError(
-                "is a PNG of 16 bits in colour or with transparency, of which Pillow decodes 8 bits only; "
+                "is a PNG of 16 bits in colour or with transparency, of which Pillow decodes only 8 bits; "
                 "decode=False gives the bytes"
             )
         return np.repeat(np.array(image).astype(np.uint16)[..., None], channels or 1, axis=-1)

@@ -1,4 +1,4 @@
-"""Command-line tools. `create_index` and `create_indices` of `tfrecord2idx` are names of this package too."""
+"""Command-line tools. This package also exports `create_index` and `create_indices` of `tfrecord2idx`."""
 
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -9,7 +9,7 @@ if _TYPE_CHECKING:
     from . import tfrecord2idx
     from .tfrecord2idx import create_index, create_indices
 else:
-    # When it is first used: `python -m tfrecord.tools.tfrecord2idx` must not find itself imported already.
+    # Imported on first use: `python -m tfrecord.tools.tfrecord2idx` must not find itself already imported.
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'tfrecord.tools' has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""`tfrecord2idx`: text indexes, which DALI and the readers of this lineage take too.
+"""`tfrecord2idx`: text indexes, which DALI and tfrecord 1.x read too.
 
-Exit codes: 0 fine, 1 something is wrong with a file, 2 wrong use. A file that is damaged gets no index, and
-an index that is already there stays as it was.
+Exit codes: 0 fine, 1 something is wrong with a file, 2 wrong usage. A damaged file gets no index, and an
+existing index stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ examples:
   tfrecord2idx data/                          a.tfindex beside each a.tfrecord
   tfrecord2idx data/ indexes/                 the same in another folder
 
-In a folder the usual names count: *.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010. Other
-than a.tfrecord, a file's index has its whole name and .tfindex. A text index cannot point into a compressed
+In a folder, files with the usual names are indexed: *.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record,
+*-00000-of-00010. Other than a.tfrecord, a file's index has its whole name and .tfindex. A text index cannot
+point into a compressed
 file: `python3 -m indexer build FILE` writes one that can.
 """
 
 
 def create_index(tfrecord_file: str | os.PathLike[str], index_file: str | os.PathLike[str]) -> None:
-    """Write the text index of one file: a line `offset size` a record.
+    """Write the text index of one file: one line `offset size` per record.
 
-    The whole file is validated first; the index is then put in place at once. Raises a `TFRecordError` (a
-    RuntimeError) with file, record and offset where the file is damaged, OSError where it cannot be read.
+    The whole file is validated first; the index then appears complete. Raises a `TFRecordError` (a
+    RuntimeError) with file, record and offset if the file is damaged, and OSError if it cannot be read.
     """
     build_index(os.fspath(tfrecord_file), os.fspath(index_file), format="text")
 
@@ -43,9 +44,10 @@ def create_index(tfrecord_file: str | os.PathLike[str], index_file: str | os.Pat
 def create_indices(
     tfrecord_dir: str | os.PathLike[str], index_dir: str | os.PathLike[str] | None = None
 ) -> None:
-    """Write the text index of every TFRecord file of a folder, beside it or in `index_dir` (made if need be).
+    """Write the text index of every TFRecord file of a folder, beside it or in `index_dir` (created if
+    needed).
 
-    All files are tried; then the first failure, if any, is raised.
+    All files are tried; then the first error, if any, is raised.
     """
     failures = []
     for data, index in _folder_pairs(
@@ -64,7 +66,7 @@ def _folder_pairs(folder: str, out_folder: str | None) -> Iterator[tuple[str, st
     if out_folder is not None:
         os.makedirs(out_folder, exist_ok=True)
     for data in walk_folder(folder, usual_only=True):
-        name = index_names(os.path.basename(data))[-1]  # the short one, where there are two
+        name = index_names(os.path.basename(data))[-1]  # the shorter name, if there are two
         yield data, os.path.join(folder if out_folder is None else out_folder, name)
 
 
@@ -75,7 +77,7 @@ def _pairs(data: str, index: str | None, fail: Callable[[str], None]) -> list[tu
             fail(f"{data} is a folder, but {index} is a file")
         return list(_folder_pairs(data, index))
     if index is None:
-        missing = "is no folder; to index one file, give the index's path too"
+        missing = "is not a folder; to index one file, give the path of the index too"
         fail(f"{data} {missing}" if os.path.exists(data) else f"{data} does not exist")
     assert index is not None
     if os.path.isdir(index):
@@ -97,13 +99,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "index", metavar="INDEX", nargs="?", help="the index file, or a folder for the indexes"
     )
     args, unknown = parser.parse_known_args(argv)
-    if unknown:  # before what is missing, and without the files behind it
+    if unknown:  # reported before missing arguments, and without the files after it
         options = [word for word in unknown if word.startswith("-")]
         parser.error(f"unrecognized arguments: {' '.join(options or unknown)}")
     if args.data is None:
         parser.error("the following arguments are required: DATA")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # for names that this terminal cannot show
     failed = 0
     try:
         pairs = _pairs(args.data, args.index, parser.error)

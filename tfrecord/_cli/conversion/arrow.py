@@ -1,8 +1,8 @@
 """Parquet and Arrow IPC files to records and back.
 
-A feature is a column: a plain one where every record that has it has one value, else a list. A record that
-lacks the feature has null, an empty list is an empty list. SequenceExamples have two struct columns,
-`context` and `feature_lists`. The schema's metadata say what the file was, so that the way back is exact.
+A feature is a column: a plain one if every record that has it has one value, else a list. A record that lacks
+the feature has null, an empty list is an empty list. SequenceExamples have two struct columns, `context` and
+`feature_lists`. The schema's metadata say what the file was, so that converting back is exact.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tfrecord.writer import TFRecordWriter
 RECORD = "record"
 _METADATA = b"tfrecord"
 _ROWS_READ = 4096
-# A row group, or an Arrow batch, is written when so much has come together.
+# A row group, or an Arrow batch, is written when it reaches this size.
 _GROUP_ROWS = 1 << 17
 _GROUP_BYTES = 64 << 20
 
 
 class _Dropped:
-    """Keeps a Parquet writer that is given up from writing its footer, long after its file was closed."""
+    """Keeps an abandoned Parquet writer from writing its footer long after its file was closed."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
@@ -119,7 +119,7 @@ class ArrowSink:
             self._flush()
 
     def _array(self, batch: ColumnBatch, item: Any) -> Any:
-        """A column as an array of the field's type; where a record lacks the feature it is null."""
+        """A column as an array of the field's type; null if a record lacks the feature."""
         return self._cast(
             self._options.array(item.name, batch[item.name], batch.present[item.name]), item.type
         )
@@ -128,7 +128,9 @@ class ArrowSink:
         try:
             return array.cast(kind)
         except self._pa.ArrowInvalid:  # from 64-bit offsets to those of 32 bits
-            raise TFRecordError("the values of one batch are more than this format holds (2 GiB)") from None
+            raise TFRecordError(
+                "the values of one batch are larger than this format allows (2 GiB)"
+            ) from None
 
     def _flush(self) -> None:
         if not self._held:
@@ -148,7 +150,7 @@ class ArrowSink:
 def read_arrow(path: str, form: str, round_floats: bool = False) -> Iterator[Batch]:
     """The rows of a Parquet or Arrow IPC file as records.
 
-    Raises TFRecordError, with the column, for what no feature can hold.
+    Raises TFRecordError, with the column, for values that no feature can hold.
     """
     pa = optional("pyarrow")
     first = 0
@@ -176,13 +178,13 @@ def _tables(path: str, form: str, pa: Any) -> Iterator[Any]:
                 source.seek(0)
                 stored = iter(pa.ipc.open_stream(source))
             for batch in stored:
-                batch.validate(full=True)  # Arrow takes what a damaged file says of its buffers as it is
+                batch.validate(full=True)  # Arrow trusts what a damaged file says about its buffers
                 for start in range(0, batch.num_rows, _ROWS_READ):
                     yield batch.slice(start, _ROWS_READ)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # the system's, not Arrow's
             raise
-        raise TFRecordError(f"{path}: no valid {form} file: {' '.join(str(error).split())}") from None
+        raise TFRecordError(f"{path}: not a valid {form} file: {' '.join(str(error).split())}") from None
 
 
 def _frames(table: Any, record_type: str, round_floats: bool) -> bytes:
@@ -207,7 +209,7 @@ def _frames(table: Any, record_type: str, round_floats: bool) -> bytes:
 
 
 def encode_rows(batch: Any, rest: list[bytes | None] | None) -> bytes:
-    """The frames of a batch's rows; what a row's rest holds is added to its message."""
+    """The frames of a batch's rows; a row's rest is added to its message."""
     held = io.BytesIO()
     writer = TFRecordWriter(held)
     writer.write_batch(batch)
@@ -228,7 +230,7 @@ def _batch(pairs: list[tuple[str, Any]], num_rows: int, round_floats: bool) -> C
 
 
 def _narrowed(name: str, column: Any, round_floats: bool) -> Any:
-    """float64 as the float32 that a feature holds: exact, unless rounding was asked for."""
+    """float64 as the float32 that a feature holds: exact, unless rounding was requested."""
     if isinstance(column, Ragged):
         return Ragged(_narrowed(name, column.values, round_floats), column.row_splits)
     if isinstance(column, BytesColumn) or column.dtype != np.float64:
@@ -241,7 +243,9 @@ def _narrowed(name: str, column: Any, round_floats: bool) -> Any:
     if wrong.any():
         value = column[wrong].flat[0]
         hint = (
-            "is too large for a float" if round_floats else "is no float32; --round-floats takes the nearest"
+            "is too large for a float"
+            if round_floats
+            else "is not exact as float32; --round-floats takes the nearest"
         )
         raise ValueError(f"column {name!r}: {value!r} {hint}")
     return narrow

@@ -38,20 +38,20 @@ SUFFIXES = {
     ".tar": "tar",
 }
 FORMATS = ("tfrecord", *dict.fromkeys(SUFFIXES.values()))
-# Formats whose columns are decided by a pass over all of the data.
+# Formats whose columns are decided in a pass over all of the data.
 SURVEYED = ("parquet", "arrow", "npz")
 
 
 def format_of(path: str) -> str:
-    """The format that a path's suffix says; everything unknown is TFRecord."""
+    """The format given by a path's suffix; anything unknown is TFRecord."""
     stem, kind = split_compression(path)
     name = (stem if kind == "gzip" else path).lower()
     return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "tfrecord")
 
 
 def output_format(path: str) -> str:
-    """The format that an output's name says: by its suffix, TFRecord where it has none. A usage error for a
-    suffix that no format has."""
+    """The format given by an output's suffix; TFRecord if it has none. A usage error for an unknown
+    suffix."""
     form = format_of(path)
     stem = split_compression(os.path.basename(path))[0]
     foreign = form == "tfrecord" and os.path.splitext(stem)[1] and not is_data_name(path)
@@ -66,11 +66,11 @@ def output_format(path: str) -> str:
 
 
 class Source:
-    """The records of some files, as often as they are asked for. A pipe is kept in a temporary file for that,
-    unless `once` says that they are asked for only once.
+    """The records of some files, for any number of passes. A pipe is kept in a temporary file for that,
+    unless `once` says that there is only one pass.
 
-    With `problems`, records that are not valid messages go there, and batches know what their records are:
-    what `record_type` says, else the first records of each file.
+    With `problems`, records that are not valid messages go there, and batches know their record type, from
+    `record_type` or else from the first records of each file.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Source:
                 yield from batches_of
             elif (self._form or format_of(path)) == "tfrecord":
                 yield from checked(batches_of, self._record_type, self._problems.invalid, self._settle)
-            else:  # records of other formats are made here
+            else:  # records of other formats are built here
                 for found, batch in settle_batches(batches_of, self._record_type, self._settle):
                     yield batch._replace(record_type=found.name)
 
     def _settle(self, path: str, found: RecordType) -> RecordType:
-        """One output has one type of records: that of the first file that tells."""
+        """Settle the one record type of the output: that of the first file that shows it."""
         assert self._problems is not None
         self._problems.settled(path, found)
         if not (found.num_for or found.num_against) or self._record_type != "auto":
@@ -110,8 +110,8 @@ class Source:
         self._settled = self._settled or found
         if found.name != self._settled.name:
             raise click.UsageError(
-                f"{path} holds records of type {found.name}, the files before it of type "
-                f"{self._settled.name}; convert them apart, or say --record-type"
+                f"{path} holds records of type {found.name}, but the files before it have type "
+                f"{self._settled.name}; convert them separately, or give --record-type"
             )
         return found
 
@@ -140,19 +140,19 @@ class Source:
         return self._spool.name
 
     def close(self) -> None:
-        """Let go of the temporary file."""
+        """Close the temporary file."""
         if self._spool is not None:
             self._spool.close()
 
     def count(self) -> int:
-        """How many records there are: lengths are scanned where that can be done."""
+        """The number of records, from a header scan if possible."""
         if self._problems is not None:
             return sum(len(batch.payloads) for batch in self)
         return sum(len(batch.payloads) for path in self.paths for batch in self._read(path, VERIFY_LENGTHS))
 
 
 class FrameSink:
-    """A TFRecord file; frames are copied as they are."""
+    """A TFRecord file; frames are copied unchanged."""
 
     def __init__(self, outputs: Outputs, path: str, compression: str | None) -> None:
         self._file = outputs.open(path)
@@ -181,7 +181,7 @@ def shard_names(path: str, count: int) -> list[str]:
 
 
 class Target:
-    """Where records go: one file, or shards that follow each other, as equal as can be."""
+    """The output: one file, or consecutive shards of nearly equal size."""
 
     def __init__(
         self,
@@ -202,9 +202,9 @@ class Target:
         sizes: list[int] | None = None,
         advance: Callable[[Batch], None] | None = None,
     ) -> int:
-        """Write all records; `sizes`: how many each shard takes. Returns their number.
+        """Write all records; `sizes`: how many records each shard takes. Returns the number of records.
 
-        The source is read twice for formats with columns.
+        For formats with columns, the source is read twice.
         """
         layout = survey(source) if self.form in SURVEYED else None
         if layout is not None and layout.rows:
@@ -268,11 +268,11 @@ class Target:
 
 
 def balanced(count: int, shards: int) -> list[int]:
-    """The sizes of so many shards, equal to within one record."""
+    """The sizes of the shards, equal to within one record."""
     return [count // shards + (i < count % shards) for i in range(shards)]
 
 
 def check_text(form: str, text: list[str] | None) -> None:
-    """`--text` means something for Parquet and Arrow only."""
+    """Check that `--text` is given only for Parquet and Arrow."""
     if text and form not in ("parquet", "arrow"):
         raise click.UsageError("--text is for Parquet and Arrow output")

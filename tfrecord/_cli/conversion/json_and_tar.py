@@ -32,12 +32,12 @@ _BATCH_BYTES = 4 << 20
 _JSON = "tfrecord.json"
 _RAW = "tfrecord.raw"
 _SEQUENCE = {"context", "feature_lists"}
-# Around an Example whose only features have names that would make it look like something else.
+# Wraps an Example if the names of its only features would make it look like something else.
 _EXAMPLE = "__example__"
 _TAKEN = (_SEQUENCE, {_EXAMPLE})
 
 
-# One record as JSON: features under their names, each with its kind; a record that is no Example as
+# One record as JSON: features under their names, each with its kind; a record that is not an Example is
 # `{"record": ...}`.
 
 
@@ -54,15 +54,15 @@ def record_json(payload: Any, record_type: str) -> Any:
 
 
 def _feature_json(value: Any) -> Any:
-    """A feature without a kind is an empty object; null is a feature that the record lacks."""
+    """A feature as JSON: an empty object has no kind; null is a feature that the record lacks."""
     return {} if value is None else feature_json(value)
 
 
 def record_of_json(document: Any, kinds: JsonKinds) -> bytes:
-    """The payload of such a document. Plain values are taken too (numbers, strings, lists of one of them):
-    `kinds` knows what they are.
+    """The payload of such a document. Plain values are accepted too (numbers, strings, lists of either);
+    `kinds` knows their kinds.
 
-    Raises ValueError for what no feature can hold.
+    Raises ValueError for values that no feature can hold.
     """
     parts = _parts(document)
     return parts if isinstance(parts, bytes) else _message(*parts, kinds)
@@ -74,7 +74,7 @@ def _parts(document: Any) -> bytes | tuple[dict[str, Any], dict[str, Any] | None
         raise ValueError("a record is a JSON object")
     if set(document) == {"record"} and is_tagged(document["record"], ("base64",)):
         raw = document["record"]["base64"]
-        if isinstance(raw, str):  # of a feature with this name it would be a list
+        if isinstance(raw, str):  # for a feature with this name it would be a list
             return base64.b64decode(raw, validate=True)
     if _is_sequence(document):
         return document["context"], document["feature_lists"]
@@ -87,7 +87,7 @@ def _is_sequence(document: dict[str, Any]) -> bool:
     return set(document) == _SEQUENCE and all(isinstance(part, dict) for part in document.values())
 
 
-# An empty list of a feature that has a value in no line.
+# An empty list of a feature that has no value in any line.
 _UNTOLD = object()
 
 
@@ -99,7 +99,7 @@ def _message(features: dict[str, Any], lists: dict[str, Any] | None, kinds: Json
     steps = {}
     for key, value in lists.items():
         if not isinstance(value, list):
-            raise ValueError(f"feature {key!r}: a feature list is a list of steps")
+            raise ValueError(f"feature {key!r}: a feature list must be a list of steps")
         told = [_feature(key, step, kinds, True) for step in value]
         steps[key] = [None if step is _UNTOLD else step for step in told]
     return build_message(context, steps)
@@ -117,16 +117,16 @@ def _feature(key: str, value: Any, kinds: JsonKinds, in_list: bool) -> Any:
         if tag is None:
             return _UNTOLD
     if not isinstance(items, list):
-        raise ValueError(f"feature {key!r}: the values are a list")
+        raise ValueError(f"feature {key!r}: the values must be a list")
     if tag == "int64":
         if not all(isinstance(item, int) and -(1 << 63) <= item < 1 << 63 for item in items):
-            raise ValueError(f"feature {key!r}: a value that is no 64-bit integer")
+            raise ValueError(f"feature {key!r}: a value is not a 64-bit integer")
         return np.array([int(item) for item in items], np.int64)
     if tag == "float":
         return np.array([_float32(key, item, kinds) for item in items], np.float32)
     made = np.empty(len(items), object)
     if not all(isinstance(item, str) for item in items):
-        raise ValueError(f"feature {key!r}: a value that is no string")
+        raise ValueError(f"feature {key!r}: a value is not a string")
     made[:] = [item.encode() if tag == "text" else base64.b64decode(item, validate=True) for item in items]
     return made
 
@@ -136,13 +136,13 @@ def _float32(key: str, item: Any, kinds: JsonKinds) -> Any:
         if item.startswith("nan:"):
             return np.frombuffer(struct.pack("<I", int(item[4:], 16)), np.float32)[0]
         if item not in ("NaN", "Infinity", "-Infinity"):
-            raise ValueError(f"feature {key!r}: {item!r} is no number")
+            raise ValueError(f"feature {key!r}: {item!r} is not a number")
         return np.float32(item.replace("Infinity", "inf"))
     return kinds.float32(key, item)
 
 
 class JsonSink:
-    """One JSON document a line."""
+    """One JSON document per line."""
 
     def __init__(self, outputs: Outputs, path: str, layout: Layout) -> None:
         self._layout = layout
@@ -164,9 +164,9 @@ class JsonSink:
 
 
 def read_json(path: str, round_floats: bool = False) -> Iterator[Batch]:
-    """The records of a JSON lines file (gzip too). It is read twice, as its kinds are those of all lines.
+    """The records of a JSON lines file (gzip too). It is read twice, because its kinds depend on all lines.
 
-    Raises TFRecordError, with the line, for what is no record.
+    Raises TFRecordError, with the line, for a line that is not a record.
     """
     kinds = JsonKinds(round_floats)
     for number, document in _documents(path):
@@ -190,7 +190,7 @@ def read_json(path: str, round_floats: bool = False) -> Iterator[Batch]:
 
 @contextmanager
 def _named(path: str, number: int) -> Iterator[None]:
-    """What goes wrong within is an error of this line."""
+    """Turn errors within the block into errors of this line."""
     try:
         yield
     except (ValueError, TypeError, RecursionError) as error:
@@ -218,12 +218,12 @@ def _lines(path: str) -> Iterator[bytes]:
         yield rest
 
 
-# WebDataset: files that share a name up to the first dot are one sample. Byte strings that stand alone are
-# files of their own, named after the feature and what they are; everything else is in `KEY.tfrecord.json`.
+# WebDataset: files whose names are equal up to the first dot are one sample. A single byte string is its own
+# file, named after the feature and its format; everything else is in `KEY.tfrecord.json`.
 
 
 class TarSink:
-    """One sample a record, named by its number."""
+    """One sample per record, named by its number."""
 
     def __init__(self, outputs: Outputs, path: str, layout: Layout, first: int = 0) -> None:
         self._layout = layout
@@ -270,8 +270,8 @@ class TarSink:
 def read_tar(path: str) -> Iterator[Batch]:
     """The samples of a WebDataset tar file as records, in order.
 
-    Of tar files by others: `.cls` is an integer, `.json` and `.txt` and all else are bytes under their
-    extension.
+    In tar files from other tools, `.cls` is an integer; everything else, `.json` and `.txt` too, is bytes
+    under its extension.
     """
     made: list[bytes] = []
     size = first = 0
@@ -287,7 +287,7 @@ def read_tar(path: str) -> Iterator[Batch]:
                 first += len(made)
                 made, size = [], 0
     except tarfile.TarError as error:
-        raise TFRecordError(f"{path}: no valid tar file: {error}") from None
+        raise TFRecordError(f"{path}: not a valid tar file: {error}") from None
     if made:
         yield batch_of_frames(path, first, b"".join(made))
 

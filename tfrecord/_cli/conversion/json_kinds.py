@@ -1,7 +1,7 @@
-"""What JSON lines mean that do not say their kinds: one kind per feature, told by the whole file.
+"""Kinds for JSON lines that do not give them: one kind per feature, decided from the whole file.
 
-JSON has one type of number, so a feature with fractions in any line is a float in all of them. A kind that is
-said (`{"int64": [1]}`) stays.
+JSON has one type of number, so a feature with fractions in any line is a float in all of them. An explicit
+kind (`{"int64": [1]}`) is kept.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TAGS = ("int64", "float", "text", "base64")
 
 
 def is_tagged(value: Any, names: tuple[str, ...] = TAGS) -> bool:
-    """Whether a value says its kind: an object with one of these names and nothing else."""
+    """Whether a value gives its kind: an object with one of these names and nothing else."""
     return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in names
 
 
 class JsonKinds:
-    """The kinds of untagged features, learned from all documents before the first is made a record.
+    """The kinds of untagged features, collected from all documents before the first becomes a record.
 
     `round_floats` lets an integer in a column of floats become the nearest float32.
     """
@@ -32,7 +32,7 @@ class JsonKinds:
         self._lines: dict[tuple[bool, str], dict[str, int]] = {}
 
     def note(self, context: dict[str, Any], lists: dict[str, Any], line: int = 1) -> None:
-        """Learn from the features of one line. Raises ValueError for what no feature can hold."""
+        """Note the features of one line. Raises ValueError for values that no feature can hold."""
         for key, value in context.items():
             self._note(False, key, value, line)
         for key, steps in lists.items():
@@ -56,14 +56,14 @@ class JsonKinds:
             seen.setdefault(kind, line)
 
     def kind_of(self, in_list: bool, key: str) -> str | None:
-        """`int64`, `float` or `text`; None where no line has a value."""
+        """`int64`, `float` or `text`; None if no line has a value."""
         seen = self._lines.get((in_list, key), {})
         return next((kind for kind in ("text", "float", "int64") if kind in seen), None)
 
     def float32(self, key: str, item: Any) -> Any:
-        """A number as a float32. Fractions are rounded, as JSON is decimal; integers have to be exact."""
+        """A number as a float32. Fractions are rounded, because JSON is decimal; integers must be exact."""
         if not isinstance(item, (int, float)):
-            raise ValueError(f"feature {key!r}: a value that is no number")
+            raise ValueError(f"feature {key!r}: a value is not a number")
         try:
             with np.errstate(over="ignore"):
                 value = np.float32(item)
@@ -73,7 +73,7 @@ class JsonKinds:
             raise ValueError(f"feature {key!r}: {_short(item)} is too large for a float")
         if isinstance(item, int) and int(value) != item and not self.round_floats:
             raise ValueError(
-                f"feature {key!r}: {item} is no float32, which the column needs for its fractions; "
+                f"feature {key!r}: {item} is not exact as float32, which the column needs for its fractions; "
                 "--round-floats takes the nearest"
             )
         return value
@@ -94,7 +94,9 @@ def _kinds(key: str, value: Any) -> Iterator[str]:
         elif isinstance(item, float):
             yield "float"
         else:
-            raise ValueError(f"feature {key!r}: a feature is numbers, strings, or an object with its kind")
+            raise ValueError(
+                f"feature {key!r}: a feature must be numbers, strings, or an object with its kind"
+            )
 
 
 def _short(item: Any) -> str:

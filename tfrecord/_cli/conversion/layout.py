@@ -1,9 +1,9 @@
-"""Records as columns of one table without losing anything: what fits the columns, and the rest.
+"""Records as columns of one table without loss: the values that fit the columns, and the rest.
 
-A data set gets one layout, decided by a pass over all of it: per key a kind, and whether every record that
-has it has exactly one value. What does not fit (features without a kind, of another kind than the column's,
-steps without a kind) goes into one more column, as a message of its own; a record is its columns and its rest
-together.
+A dataset gets one layout, decided in a pass over all of it: a kind for each key, and whether every record
+that has the key has exactly one value. What does not fit (features or steps without a kind, or of a kind
+other than the column's) goes into an extra column, as a separate message. A record is its columns plus its
+rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Record = tuple[dict[str, Any], dict[str, Any] | None]
 
 @dataclass
 class Field:
-    """One column: its kind (None: no record told), and the least and most values of a record that has it."""
+    """One column: its kind (None: unknown), and the least and most values of a record that has it."""
 
     kind: str | None = None
     least: int = 1 << 62
@@ -44,9 +44,9 @@ class Field:
 
 @dataclass
 class Layout:
-    """How a data set becomes columns. `lists` are the feature lists of SequenceExamples.
+    """How a dataset becomes columns. `lists` are the feature lists of SequenceExamples.
 
-    `rest`: some record has what no column holds. `unknown`: there are keys that never have a kind.
+    `rest`: some record has values that no column holds. `unknown`: some keys never have a kind.
     """
 
     record_type: str = "example"
@@ -58,7 +58,7 @@ class Layout:
 
 
 def exact_record(payload: Any, record_type: str) -> Record:
-    """One record with nothing lost: None is a feature or a step without a kind."""
+    """One record without loss: None is a feature or a step without a kind."""
     if record_type != "sequence_example":
         return decode_record(payload, _ALL), None  # type: ignore[return-value]
     try:
@@ -94,7 +94,7 @@ def _values(feature: Feature) -> Any:
 
 
 def build_message(context: dict[str, Any], lists: dict[str, Any] | None) -> bytes:
-    """The message of such a record; the opposite of `exact_record`."""
+    """The message of such a record; the inverse of `exact_record`."""
     told = {key: (value, kind_of(value)) for key, value in context.items() if value is not None}
     silent = [key for key, value in context.items() if value is None]
     if lists is None:
@@ -116,7 +116,7 @@ def build_message(context: dict[str, Any], lists: dict[str, Any] | None) -> byte
 
 
 def _fill_steps(target: FeatureList, steps: list[Any]) -> None:
-    """Steps of no kind, or of several, which only the message classes can write."""
+    """Write steps without a kind or of several kinds, which only the message classes can do."""
     target.SetInParent()
     for step in steps:
         feature = target.feature.add()
@@ -133,7 +133,7 @@ def _one_feature(value: Any) -> bytes:
 
 
 def survey(source: Iterable[Batch]) -> Layout:
-    """The layout of a data set. Raises DecodeError, with file and record, where a payload is no valid
+    """The layout of a dataset. Raises DecodeError, with file and record, if a payload is not a valid
     message."""
     layout = Layout()
     for batch in source:
@@ -208,8 +208,8 @@ def _survey_slowly(payloads: BytesColumn, layout: Layout) -> None:
 
 
 def _suspects(decoded: ColumnBatch | SequenceBatch) -> Any:
-    """Rows that may hold what no column shows: a feature without a kind looks absent, a step without one
-    empty."""
+    """Rows that may hold values that no column shows: without a kind, a feature looks absent and a step
+    looks empty."""
     context = decoded.context if isinstance(decoded, SequenceBatch) else decoded
     flags = np.zeros(decoded.num_rows, np.bool_)
     for present in context.present.values():
@@ -223,7 +223,7 @@ def _suspects(decoded: ColumnBatch | SequenceBatch) -> Any:
 
 
 def _oddities(payload: Any, layout: Layout) -> Record | None:
-    """The part of a record that its columns do not hold; None where there is none."""
+    """The part of a record that its columns do not hold; None if there is no such part."""
     context, lists = exact_record(payload, layout.record_type)
     odd = {key: value for key, value in context.items() if not _fits(layout.context.get(key), [value])}
     if lists is None:
@@ -243,11 +243,10 @@ def _fits(column: Field | None, values: list[Any]) -> bool:
 def columns_of(
     payloads: BytesColumn, layout: Layout
 ) -> tuple[ColumnBatch | SequenceBatch, list[bytes | None] | None]:
-    """The columns of some records, and per record the rest (None: nothing), or None where no record has a
+    """The columns of some records, and the rest of each record (None: nothing), or None if no record has a
     rest.
 
-    Where a record's message is put together again its rest comes last, and so wins over a column of the same
-    key.
+    When a record's message is rebuilt, its rest comes last and so overrides a column with the same key.
     """
     plan = _plan(layout.context)
     lists = _plan(layout.lists) if layout.record_type == "sequence_example" else None

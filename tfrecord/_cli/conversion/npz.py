@@ -1,9 +1,9 @@
 """NumPy `.npz` files to records and back, in bounded memory.
 
 A feature that every record has with the same number of values is one array `name`, `(n,)` or `(n, k)`. Others
-are `name/values` and `name/row_splits` (n + 1), and `name/present` where some record lacks the feature. Byte
+are `name/values` and `name/row_splits` (n + 1), and `name/present` if some record lacks the feature. Byte
 strings are `name/bytes` (uint8), `name/offsets` (one more than there are strings) and `name/row_splits`.
-Feature lists are under `feature_lists/name`, with `steps` cutting records into steps. `__tfrecord__` says
+Feature lists are under `feature_lists/name`, with `steps` dividing records into steps. `__tfrecord__` says
 what the file was.
 """
 
@@ -38,7 +38,7 @@ _COPY = 1 << 20
 
 
 class _Growing:
-    """An array that is appended to, in an unlinked temporary file."""
+    """A growing array, in an unlinked temporary file."""
 
     def __init__(self, dtype: Any, outputs: Outputs) -> None:
         self.dtype = np.dtype(dtype)
@@ -78,7 +78,7 @@ class NpzSink:
         self._arrays[name].add(values)
 
     def _splits(self, name: str, lengths: Any) -> None:
-        """Go on with the sums of these lengths."""
+        """Append the running sums of these lengths."""
         sums = self._last.get(name, 0) + np.cumsum(lengths, dtype=np.int64)
         self._add(name, np.int64, sums)
         if len(sums):
@@ -146,8 +146,8 @@ class NpzSink:
                 npy.write_array(member, np.array(json.dumps(document)))
 
     def _everywhere(self, key: str, count: int) -> bool:
-        """Whether every row has this many values; of a name that would be taken for a part of another,
-        never."""
+        """Whether every row has this many values; False for a name that would look like a part of another
+        feature."""
         array = self._arrays.get(f"{self._prefix}{_quoted(key)}/values")
         return (
             key.rpartition("/")[2] not in _PARTS and array is not None and array.count == self._rows * count
@@ -155,10 +155,10 @@ class NpzSink:
 
 
 def read_npz(path: str) -> Iterator[Batch]:
-    """The rows of an `.npz` file as records. Of archives by others, every array is a feature, rows along its
-    first axis.
+    """The rows of an `.npz` file as records. In archives from other tools, every array is a feature, with
+    rows along its first axis.
 
-    Raises TFRecordError where arrays do not fit together, or hold what no feature can.
+    Raises TFRecordError if arrays do not match, or hold values that no feature can hold.
     """
     arrays: dict[str, Any] = {}
     with open(path, "rb") as file:
@@ -168,7 +168,7 @@ def read_npz(path: str) -> Iterator[Batch]:
                 raise ValueError("it is a single array")
             arrays = {name: archive[name] for name in archive.files}
         except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
-            raise TFRecordError(f"{path}: no valid npz file: {error}") from None
+            raise TFRecordError(f"{path}: not a valid npz file: {error}") from None
     try:
         document = json.loads(str(arrays.pop(_META))) if _META in arrays else {}
         yield from _batches(path, arrays, document)
@@ -216,7 +216,8 @@ def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Ite
 
 
 def _quoted(key: str) -> str:
-    """A feature's name as part of an archive member's: what a zip file cannot hold is written as in URLs."""
+    """A feature's name in an archive member's name: characters that zip cannot hold are escaped as in
+    URLs."""
     return re.sub(r"[\x00-\x1f%\\]", lambda match: f"%{ord(match[0]):02X}", key)
 
 

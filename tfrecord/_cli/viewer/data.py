@@ -1,4 +1,4 @@
-"""What the page of `tfrecord view` shows, as JSON: everything by position, nothing by path."""
+"""The data that the page of `tfrecord view` shows, as JSON: everything by position, nothing by path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_FEATURES = 200
 
 
 class NotFound(Exception):
-    """There is no such thing; the text says what there is."""
+    """The requested item does not exist; the text says what does."""
 
 
 class ViewData:
@@ -53,7 +53,7 @@ class ViewData:
         self._lock = threading.Lock()
 
     def info(self) -> dict[str, Any]:
-        """What the files are."""
+        """A summary of the files."""
         names = [safe(os.path.basename(path)) for path in self.reader.paths]
         columns = list(self.reader.index.columns)
         found: dict[str, str] = {}
@@ -72,7 +72,7 @@ class ViewData:
         }
 
     def _known_features(self, position: int) -> list[tuple[str, str, Any]]:
-        """The named features of a record; none of a damaged one, or of one that is no message."""
+        """The named features of a record; none if it is damaged or not a message."""
         try:
             kind, features = self._features(position)
         except TFRecordError:
@@ -82,7 +82,7 @@ class ViewData:
     # Records.
 
     def page(self, start: int, count: int, where: str) -> dict[str, Any]:
-        """`count` records from `start` on, of all or of those that fit the conditions."""
+        """`count` records from `start`, of all records or of those that match the conditions."""
         chosen = None if not where else self.search(where)
         total = self.count if chosen is None else len(chosen)
         start = max(0, min(start, total))
@@ -91,7 +91,7 @@ class ViewData:
         return {"total": total, "start": start, "records": [self.record(position) for position in positions]}
 
     def record(self, position: int, full: bool = False) -> dict[str, Any]:
-        """One record; `full`: with long texts and lists. A damaged one says what is wrong with it."""
+        """One record; `full`: with long texts and lists. For a damaged one, what is wrong with it."""
         self._check(position)
         path, number = self.reader.locate(position)
         head = {"position": position, "file": safe(os.path.basename(path)), "record": number}
@@ -155,7 +155,7 @@ class ViewData:
     # Choosing and counting.
 
     def search(self, where: str) -> npt.NDArray[np.int64]:
-        """Positions that fit `label=3` or several conditions joined by `and`; the last few are kept."""
+        """Positions that match `label=3` or several conditions joined by `and`; recent results are cached."""
         with self._lock:
             if where in self._searches:
                 self._searches.move_to_end(where)
@@ -166,7 +166,7 @@ class ViewData:
             if condition.column not in columns:
                 kept = ", ".join(columns) or "none"
                 raise NotFound(
-                    f"the index keeps no column {condition.column!r} (it keeps: {kept}). "
+                    f"the index has no column {condition.column!r} (it has: {kept}). "
                     f"Build it: tfrecord index FILES --columns {condition.column}"
                 )
         found = positions_where(self.reader, conditions)
@@ -177,7 +177,7 @@ class ViewData:
         return found
 
     def histogram(self, name: str, where: str) -> dict[str, Any]:
-        """How the values of a feature are distributed: of all records by an index column, else of a
+        """The distribution of a feature's values: over all records from an index column, otherwise over a
         sample."""
         columns = self.reader.index.columns
         chosen = self.search(where) if where else None
@@ -219,7 +219,7 @@ def _as_array(values: list[Any]) -> npt.NDArray[Any]:
 
 
 def _byte_values(value: Any) -> list[Any] | None:
-    """The byte strings of a feature; None where it holds numbers or has no kind."""
+    """The byte strings of a feature; None if it holds numbers or has no kind."""
     if isinstance(value, (bytes, memoryview)):
         return [value]
     return list(value) if isinstance(value, np.ndarray) and value.dtype == object else None
@@ -242,7 +242,7 @@ def _numbers_text(value: Any) -> str:
 
 
 def _points(value: Any) -> list[float]:
-    """Some of the numbers, scaled to 0..1, to draw a line of."""
+    """Some of the numbers, scaled to 0..1, for a line plot."""
     places = np.linspace(0, len(value) - 1, min(_POINTS, len(value))).astype(np.int64)
     points = value[places].astype(np.float64)
     points = points[np.isfinite(points)]
@@ -254,7 +254,7 @@ def _points(value: Any) -> list[float]:
 
 
 def _distribution(values: npt.NDArray[Any]) -> dict[str, Any]:
-    """Bars: a range or a value, and how many."""
+    """Bars: a range or a value, and its count."""
     values = values.reshape(-1)
     if values.dtype.kind in "SO":
         unique, counts = np.unique(values, return_counts=True)

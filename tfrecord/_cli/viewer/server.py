@@ -1,9 +1,9 @@
 """The local web server of `tfrecord view`.
 
-It answers only on 127.0.0.1, only under a path that starts with a secret, and only where the request names
-this address as its host, so that no other web page can read through it by a name that leads here. It opens no
-file by a name out of a request. What records hold is sent as JSON, or as an image or sound of a known type;
-the page's policy lets nothing run but the page's own script.
+It answers only on 127.0.0.1, only under a path that starts with a secret, and only if the Host header of the
+request is this address, so that no other web page can reach it by DNS rebinding. Requests never name files.
+Record contents are sent as JSON, or as an image or sound of a known type. The page's security policy allows
+only the page's own script.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOTHING = "default-src 'none'; sandbox"
 
 
 def _page() -> tuple[bytes, str]:
-    """The page, and the policy that lets its own script and style run and nothing else."""
+    """The page, and the policy that allows its own script and style and nothing else."""
     text = (files("tfrecord._cli.viewer") / "page.html").read_text(encoding="utf-8")
     hashes = {}
     for tag in ("script", "style"):
@@ -66,7 +66,7 @@ class ViewServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away is no news."""
+        """Ignore errors of a browser that disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,11 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet: requests hold the secret."""
+        """Log nothing: requests contain the secret."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """The answer to what cannot be understood; it has a status line even where the request had no
-        version."""
+        """Answer a malformed request; the answer has a status line even if the request had no version."""
         if self.request_version == "HTTP/0.9":
             self.request_version = "HTTP/1.0"
         self.close_connection = True
@@ -111,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._problem(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
         except ConnectionError:
             raise
-        except Exception as error:  # the page shall say so, and not wait for an answer
+        except Exception as error:  # show the error on the page instead of leaving it waiting
             self._problem(f"{type(error).__name__}: {error}", HTTPStatus.INTERNAL_SERVER_ERROR)
 
     do_HEAD = do_GET
