@@ -31,7 +31,7 @@ class TestStates:
         TFRecordDataset(moved, shuffle=True, batch_size=3).load_state_dict(state)
         whose = {key: value for key, value in state.items() if key != "world_size"}
         for nothing in ({}, None, {"epoch": 1}, whose, state | {"options": None}):
-            with pytest.raises(ValueError, match="no state"):
+            with pytest.raises(ValueError, match="not a state"):
                 TFRecordDataset(paths).load_state_dict(nothing)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="version 9"):
             TFRecordDataset(paths).load_state_dict(state | {"version": 9})

@@ -164,7 +164,7 @@ class TestRanks:
         assert len(dataset) == 7  # one of the two is no launcher
         monkeypatch.setenv("WORLD_SIZE", "3")
         monkeypatch.delenv("RANK")
-        with pytest.raises(ValueError, match="WORLD_SIZE='3' is in the environment, RANK is not"):
+        with pytest.raises(ValueError, match="WORLD_SIZE='3' is in the environment, but RANK is not"):
             len(dataset)
         monkeypatch.setenv("RANK", "1")
         assert ids(dataset) == [1, 4] and len(dataset) == 2
