@@ -4,11 +4,11 @@
     python scripts/bench.py index|decode|read|random|write|torch|tfds|ray|remote|all [--quick]
         [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
 
-Every library works in a process of its own, on the same files, in turns: round by round each does all the
-work, as often as fills its turn, the order turning, after one pass of warming up that is not counted. Shown
-are medians; a ratio is the median of the ratios of each round. A target that is not met is shown as such;
-the exit code is 0 either way. Libraries are looked for in this interpreter; NAME=PATH names that of another
-environment for one of
+Every library runs in its own process, on the same files. After one warm-up pass that is not counted, the
+libraries take turns: in each round every library repeats the work until its turn is over, and the order
+rotates. The tables show medians; a ratio is the median of the ratios of each round. A missed target is
+marked; the exit code is 0 either way. Libraries are looked up in this interpreter; NAME=PATH gives the
+interpreter of another environment for one of
 tensorflow, tensorflow_datasets, tfx_bsl, dali, array_record, lineage (tfrecord 1.14.6, which shares this
 library's import name), ray (this library's part of the suite ray), ray_tensorflow (Ray's own reader),
 fsspec (with aiohttp and s3fs, for the suite remote).
@@ -51,10 +51,13 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
     )
     parser.add_argument("suite", choices=[*SUITES, "all"])
     parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s; also ids")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases with this text in their title")
-    parser.add_argument("--rounds", type=int, help="rounds that count (default 7; 3 with --quick)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases with this text in their title")
+    parser.add_argument("--rounds", type=int, help="counted rounds (default 7; 3 with --quick)")
     parser.add_argument(
-        "--at-least", type=float, metavar="SECONDS", help="of each turn (default 0.3; 0.1 with --quick)"
+        "--at-least",
+        type=float,
+        metavar="SECONDS",
+        help="length of each turn (default 0.3; 0.1 with --quick)",
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, 3 rounds")
     parser.add_argument("--scale", type=float, help="share of the records (default 1; 0.1 with --quick)")
@@ -65,13 +68,16 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
         "--data",
         type=Path,
         default=Path(tempfile.gettempdir()) / "tfrecord-bench",
-        help="folder in which the files are kept between runs (default %(default)s; remove it at will)",
+        help="folder that keeps the files between runs (default %(default)s; you may delete it)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round and every ratio")
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="also sweep the parsers and draw it (needs matplotlib)"
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="also sweep the parsers and plot the results (needs matplotlib)",
     )
-    parser.add_argument("--plain", action="store_true", help="plain tables even where rich is installed")
+    parser.add_argument("--plain", action="store_true", help="plain tables even if rich is installed")
     args = parser.parse_args(argv)
     shapes = tuple(name for name in args.shapes.split(",") if name)
     names = (*MAIN_SHAPES, "ids")
@@ -103,7 +109,7 @@ def _swept(plan: Plan, libraries: Libraries, rounds: int, at_least: float) -> li
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the suites asked for; 0 whatever the ratios are, 1 where this library does not start."""
+    """Run the requested suites; returns 0 whatever the ratios are, 1 if this library does not start."""
     args, pythons, shapes = _arguments(argv)
     libraries = Libraries(pythons)
     result: dict[str, Any] = {"machine": report.machine(), "date": time.strftime("%Y-%m-%d"), "cases": []}

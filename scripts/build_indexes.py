@@ -4,10 +4,10 @@
     python scripts/build_indexes.py data/ more/*.tfrecord --jobs 8
     python scripts/build_indexes.py /shared/data --engine ray      (on every CPU of a Ray cluster)
 
-Takes files, globs and folders; of folders, recursively, the files with the usual names (*.tfrecord,
-*.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz). Every index is left beside its
-data; one that fits its data already is skipped. One line a file is printed and kept in the log. Files that
-fail are listed at the end, the others are built. Exit codes: 0 all are indexed, 1 some failed, 2 wrong usage.
+Takes files, globs and folders. Folders are searched recursively for files with the usual names (*.tfrecord,
+*.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz). Every index is written beside
+its data; a fresh index is skipped. Prints and logs one line per file. Files that fail are listed at the end
+and do not stop the others. Exit codes: 0 all are indexed, 1 some failed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, globs and folders")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="files at once (default: CPUs)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="files in parallel (default: number of CPUs)"
+    )
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),
         default="local",
-        help="ray: as tasks of the cluster that $RAY_ADDRESS names, else here, with --jobs CPUs",
+        help="ray: run as tasks on the cluster at $RAY_ADDRESS, or else on this machine with --jobs CPUs",
     )
     parser.add_argument("--format", choices=("extended", "text"), default="extended")
-    parser.add_argument("--force", action="store_true", help="build also what is fresh")
-    parser.add_argument("--no-recursive", action="store_true", help="do not look into folders of folders")
-    parser.add_argument("--places-only", action="store_true", help="leave the schema of the records out")
+    parser.add_argument("--force", action="store_true", help="rebuild fresh indexes too")
+    parser.add_argument("--no-recursive", action="store_true", help="do not search subfolders")
+    parser.add_argument("--places-only", action="store_true", help="do not store the schema of the records")
     parser.add_argument(
         "--drop-columns",
         action="store_true",
-        help="with --places-only: replace indexes that hold columns too",
+        help="with --places-only: replace even indexes that hold columns",
     )
-    parser.add_argument("--log", metavar="FILE", help="append the lines, with the time, to this file")
+    parser.add_argument("--log", metavar="FILE", help="append the lines, with timestamps, to this file")
     return parser
 
 
@@ -59,12 +61,13 @@ def _line(result: BuildResult) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A name may hold a line feed, or bytes that are no text."""
+    """Escape a name that holds a line feed, or bytes that are not text."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class _Progress:
-    """A bar on a terminal, if tqdm is there, else a counter; nothing where nobody looks. And the lines."""
+    """Progress: on a terminal a bar if tqdm is installed, else a counter; without a terminal nothing. Also
+    prints and logs the lines."""
 
     def __init__(self, log: TextIO | None) -> None:
         self.log = log
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # for names that this terminal cannot show
     try:
         log = open(options.log, "a", encoding="utf-8") if options.log else None
     except OSError as error:

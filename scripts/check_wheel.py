@@ -1,6 +1,6 @@
-"""Checks a wheel: the compiled kernels are in, sources are not, and it is small.
+"""Checks a wheel: it contains the compiled kernels and no sources, and it is small.
 
-Usage: ``python scripts/check_wheel.py WHEEL``. Exit code 0: all is well. 1: it says what is wrong.
+Usage: ``python scripts/check_wheel.py WHEEL``. Exit code 0: the wheel is good. 1: problems are printed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_BYTES = 1_000_000
 
 
 def faults(wheel: str) -> list[str]:
-    """What is wrong with the wheel, a line each."""
+    """The problems of the wheel, one line each."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         size = sum(info.compress_size for info in archive.infolist())

@@ -5,16 +5,16 @@
     python scripts/fuzz.py TARGET --native [--seconds 1800] [--runs 100000000] [-- LIBFUZZER-OPTIONS]
 
 TARGET is one of ``framing``, ``example``, ``sequence``, ``index``. Needs clang, and the packages atheris,
-Cython and those that the library itself needs. The kernels are built anew from this checkout with their
-coverage counted, so that libFuzzer sees the branches of the C code. Each input goes through the kernel and
-through the Python reference: they must agree on values and on what is refused. The first disagreement, crash,
-leak or hang ends the run with exit code 1 and leaves the input in the work folder. Inputs that reached
-something new are kept in FOLDER/corpus-TARGET; the seeds are those of ``tests/corpus``, which the tests run
-too.
+Cython and those that the library itself needs. The kernels are rebuilt from this checkout with coverage
+instrumentation, so that libFuzzer sees the branches of the C code. Each input goes through the kernel and
+through the Python reference: they must agree on values and on which inputs they refuse. The first
+disagreement, crash, leak or hang ends the run with exit code 1 and leaves the input in the work folder.
+Inputs that reach new code are kept in FOLDER/corpus-TARGET; the seeds are those of ``tests/corpus``, which
+the tests run too.
 
-``--native`` fuzzes the C headers of the kernels without an interpreter (``scripts/fuzzing``), some tens of
-times faster: ``framing``, ``example``, ``sequence`` and ``encode``. It needs only clang. What holds there is
-written in each file: for example that all ways of decoding agree. At the end a sample of the inputs found
+``--native`` fuzzes the C headers of the kernels without an interpreter (``scripts/fuzzing``), which is
+tens of times faster: ``framing``, ``example``, ``sequence`` and ``encode``. It needs only clang. Each file
+states its invariants: for example that all ways of decoding agree. At the end a sample of the inputs found
 goes through the kernels and the Python reference as above.
 """
 
@@ -56,10 +56,10 @@ def values_of(kind: int, values: Any, buffers: tuple[bytes, ...]) -> Any:
 
 
 def decoded(decoder: Any, buffers: tuple[bytes, ...], threads: int) -> Any:
-    """The columns of a batch in comparable form, None where it is refused."""
+    """The columns of a batch in comparable form, or None if it is refused."""
     import numpy as np
 
-    # In one buffer with something behind them, as in a file, the kernel may read ahead.
+    # In one buffer with more data after them, as in a file, the kernel may read ahead.
     lengths = np.array([len(buffer) for buffer in buffers], np.int64)
     whole = (b"".join(buffers) + bytes(100),)
     failure, *found = decoder.decode(whole, np.cumsum(lengths) - lengths, lengths, None, threads)
@@ -74,7 +74,7 @@ def decoded(decoder: Any, buffers: tuple[bytes, ...], threads: int) -> Any:
 
 
 def check_messages(data: bytes, lists: bool) -> None:
-    """The first byte says what is asked for, the second where the rest is cut into two records."""
+    """The first byte says which columns to decode, the second where to split the rest into two records."""
     import numpy as np
 
     from tfrecord._kernels import decode, decode_reference
@@ -212,7 +212,7 @@ SAMPLE = 1000
 
 
 def run_native(target: str, seconds: int, runs: int | None, work: Path, options: list[str]) -> int:
-    """Build and run one of `NATIVE`, and try a sample of the inputs that it found on both engines."""
+    """Build and run one of `NATIVE`, and run a sample of the inputs that it found on both engines."""
     corpus, seeds = work / f"corpus-{target}", ROOT / "tests" / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
     source, *defines = NATIVE[target]
@@ -239,7 +239,7 @@ def run_native(target: str, seconds: int, runs: int | None, work: Path, options:
 
 
 def build(folder: Path) -> None:
-    """The packages with instrumented kernels, in a folder of their own."""
+    """Build the packages with instrumented kernels in a separate folder."""
     shutil.rmtree(folder, ignore_errors=True)
     for package in ("indexer", "tfrecord"):
         ignore = shutil.ignore_patterns("*.so", "_*.c", "build", "__pycache__")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make TFRecord files of the benchmark's shapes, the same bytes for the same seed.
+"""Make TFRecord files with the benchmark's shapes; the same seed gives the same bytes.
 
-The encoder here is its own (numpy, no protobuf, none of the library's writer), so that what is measured did
-not also make the input. It needs only numpy and crc32c.
+This script has its own encoder (numpy, without protobuf or the library's writer), so that the code under test
+does not also make the input. It needs only numpy and crc32c.
 
     python scripts/make_corpus.py --out FOLDER [--shapes small,tab] [--scale 0.1] [--seed 0]
 """
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 CHUNK = 2048  # records encoded at a time; bounds memory at a few tens of MB for every shape but `img`
-WRITE_SIZE = 1 << 20  # aligned writes, as a copying tool does them
+WRITE_SIZE = 1 << 20  # aligned writes, like those of a copy tool
 _MASK_DELTA = 0xA282EAD8
 _KIND_TAG = {"bytes": 0x0A, "float": 0x12, "int": 0x1A}
 
@@ -36,13 +36,13 @@ class Column:
     name: str
     kind: str
     length: int = 1
-    low: int = 0  # integers are drawn from [low, high); byte strings have that many bytes
+    low: int = 0  # integers are drawn from [low, high); byte strings have a length in this range
     high: int = 100
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A named kind of record, and how many of them the full-size file holds."""
+    """A named type of record, and how many of them the full-size file holds."""
 
     name: str
     records: int
@@ -55,7 +55,7 @@ class Shape:
 
 
 def _tab_columns() -> tuple[Column, ...]:
-    # The vocabularies grow as those of click logs do: some ids of one byte, most of two or three.
+    # Vocabularies as in click logs: some ids take one byte, most take two or three.
     vocabulary = [int(3 * 1.7**i) for i in range(26)]
     floats = [Column(f"f{i:02d}", "float") for i in range(13)]
     ints = [Column(f"i{i:02d}", "int", high=size) for i, size in enumerate(vocabulary)]
@@ -96,7 +96,7 @@ SHAPES: dict[str, Shape] = {
         ),
         batch=256,
     ),
-    # Beyond the five that the figures are about. `ids` is `tok` without its list of one-byte values.
+    # More than the five main shapes. `ids` is `tok` without its list of one-byte values.
     "ids": Shape(
         "ids",
         20_000,
@@ -133,7 +133,7 @@ def varint(value: int) -> bytes:
 
 
 def varint_rows(values: npt.NDArray[np.int64]) -> list[bytes]:
-    """Each row of a 2-D array of nonnegative integers as the bytes of its varints, one after the other."""
+    """Each row of a 2-D array of nonnegative integers as the concatenated bytes of its varints."""
     flat = values.reshape(-1).astype(np.uint64)
     sizes = np.ones(flat.shape, np.int64)
     for bits in range(7, 64, 7):
@@ -183,7 +183,8 @@ def encode_column(column: Column, values: Any) -> list[bytes]:
         bodies = [rows[i : i + width] for i in range(0, len(rows), width)]
     else:
         bodies = varint_rows(values)
-    # All bodies of a shape's column have few lengths, so the bytes before the values are made once for each.
+    # The bodies of a column have few different lengths, so the bytes before the values are built once per
+    # length.
     prefixes: dict[int, bytes] = {}
     entries = []
     for body in bodies:
@@ -210,7 +211,7 @@ def payloads(shape: Shape, seed: int = 0) -> Iterator[bytes]:
 
 
 def write_file(path: Path, shape: Shape, seed: int = 0) -> int:
-    """Write one file beside ``path`` and move it there. Gives its size in bytes."""
+    """Write one file beside ``path`` and move it there. Returns its size in bytes."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with open(partial, "wb", buffering=0) as file:
         pending = bytearray()
@@ -231,8 +232,8 @@ def write_file(path: Path, shape: Shape, seed: int = 0) -> int:
 
 
 def corpus_file(folder: Path, shape: Shape, seed: int = 0) -> Path:
-    """The file of ``shape`` in ``folder``, made if it is not there yet."""
-    columns = crc32c.crc32c(repr(shape.columns).encode())  # so that a shape that changed is made anew
+    """The file of ``shape`` in ``folder``, created if it does not exist yet."""
+    columns = crc32c.crc32c(repr(shape.columns).encode())  # so that a changed shape gets a new file
     path = folder / f"{shape.name}-{shape.records}-{seed}-{columns:08x}.tfrecord"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,7 +242,7 @@ def corpus_file(folder: Path, shape: Shape, seed: int = 0) -> Path:
 
 
 def many_files(folder: Path, count: int, seed: int = 0) -> Path:
-    """A folder of ``count`` files of one record each; record i's only feature is the integer i."""
+    """A folder of ``count`` files with one record each; record i's only feature is the integer i."""
     target = folder / f"many-{count}-{seed}"
     if not target.exists():
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
@@ -256,7 +257,7 @@ def many_files(folder: Path, count: int, seed: int = 0) -> Path:
 
 
 def main(argv: Sequence[str] | None = None, out: Callable[[str], object] = print) -> int:
-    """Make the files asked for and print where they are."""
+    """Make the requested files and print their paths."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of the files")
     parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help=f"of {', '.join(SHAPES)}")

@@ -1,4 +1,4 @@
-"""The main job on one page: write a data set, index it, read it at random positions, show what happened."""
+"""The main task on one page: write a dataset, index it, read it at random positions, print the results."""
 
 from __future__ import annotations
 

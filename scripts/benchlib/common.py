@@ -1,4 +1,4 @@
-"""What the workers of every library share: the request's fields, the records of a file, positions."""
+"""Shared code of all workers: the fields of a request, the records of a file, positions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 Spec = dict[str, Any]
-# One pass over the work: how many records it handled, or a dict of "records" and what it measured itself
+# One pass over the work: returns the number of records, or a dict of "records" and its own measurements
 # ("seconds", "rss").
 Run = Callable[[], "int | dict[str, Any]"]
 Task = Callable[[Spec], Run]
 
 
 def read_payloads(path: str, limit: int | None = None) -> list[bytes]:
-    """The first ``limit`` payloads of a good file, as the input in memory of the parsers (never measured)."""
+    """The first ``limit`` payloads of a valid file, as in-memory input for the parsers (never measured)."""
     out: list[bytes] = []
     with open(path, "rb") as file:
         while limit is None or len(out) < limit:
@@ -44,7 +44,7 @@ def frames(path: str) -> list[tuple[int, int]]:
 
 
 def batches_of(spec: Spec) -> list[list[bytes]]:
-    """The request's payloads in batches; a short last batch is left out."""
+    """The request's payloads in batches; a short last batch is dropped."""
     records = read_payloads(spec["path"], spec.get("limit"))
     size = min(spec["batch"], len(records))
     return [records[i : i + size] for i in range(0, len(records) - size + 1, size)]
@@ -57,7 +57,7 @@ def draws(spec: Spec) -> list[list[int]]:
 
 
 def scratch(spec: Spec) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder for what a run writes: in memory if the request says so and there is such a one."""
+    """A temporary folder for the output of a run: in memory if requested and available."""
     memory_folder = "/dev/shm"
     use = spec.get("in_memory") and os.access(memory_folder, os.W_OK)
     return tempfile.TemporaryDirectory(dir=memory_folder if use else None)
@@ -71,12 +71,12 @@ def resident(path: str) -> float:
         flags = (ctypes.c_ubyte * pages)()
         start = ctypes.addressof(ctypes.c_char.from_buffer(view))
         if ctypes.CDLL(None).mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), flags):
-            raise OSError("mincore does not tell")
+            raise OSError("mincore failed")
         return sum(flag & 1 for flag in flags) / pages
 
 
 def drop_pages(path: str) -> None:
-    """Have the kernel forget a file's cached pages; an error where it keeps them (some process maps them)."""
+    """Drop a file's cached pages; raises if the kernel keeps them (because some process maps them)."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -88,13 +88,13 @@ def drop_pages(path: str) -> None:
 
 
 def reset_peak() -> None:
-    """Let `memory` count the peak from here on."""
+    """Restart the peak that `memory` reports."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def memory() -> tuple[int, int]:
-    """Resident bytes of this process now and at most so far."""
+    """Current and peak resident bytes of this process."""
     values = {}
     with open("/proc/self/status") as file:
         for line in file:

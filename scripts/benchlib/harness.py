@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-# The import that shows that a library is there. The lineage shares our import name: never looked for here.
+# The import that shows that a library is installed. The lineage shares our import name: never looked up here.
 IMPORT_NAMES = {
     "tfrecord": "numpy",
     "numpy": "numpy",
@@ -35,12 +35,12 @@ _WORKER = Path(__file__).with_name("worker.py")
 
 
 class WorkerError(Exception):
-    """A library's process could not do what it was asked."""
+    """A library's process could not fulfil a request."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do a case's work: which package, which of its tasks, with what."""
+    """One way to do a case's work: the package, its task, and the arguments."""
 
     key: str
     label: str
@@ -53,10 +53,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Target:
-    """A promise: ``subject`` is ``factor`` times as fast as the best of ``against`` (or costs at most that).
+    """A target: ``subject`` is ``factor`` times as fast as the best of ``against`` (or costs at most that).
 
     ``measure`` is "cost" (time), "rss" (memory), "records": ``subject`` handled at least ``factor``, or
-    "rate": it handled at least ``factor`` a second.
+    "rate": it handled at least ``factor`` per second.
     """
 
     what: str
@@ -81,7 +81,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What the rounds of one contender showed; ``cost`` is seconds for one record (or the case's unit)."""
+    """The results of one contender's rounds; ``cost`` is seconds per record (or per the case's unit)."""
 
     contender: Contender
     cost: list[float] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Outcome:
 
 
 class Worker:
-    """One library's process, spoken to over pipes."""
+    """One library's process, connected by pipes."""
 
     def __init__(self, python: str, package: str, *, one_cpu: bool, timeout: float = 900.0) -> None:
         environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -112,7 +112,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("BENCH_TRACEBACK") else self._log,
-            cwd=tempfile.gettempdir(),  # outside the checkout: two libraries are imported by one name
+            cwd=tempfile.gettempdir(),  # outside the checkout: two libraries share one import name
             env=environment,
         )
 
@@ -164,7 +164,7 @@ def _is_there(module: str) -> bool:
 
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package that is not there
+    except ModuleNotFoundError:  # the parent package is not installed
         return False
 
 
@@ -184,7 +184,7 @@ class Libraries:
         self._workers: dict[tuple[str, bool], Worker] = {}
 
     def probe(self, names: Iterable[str]) -> None:
-        """Find out which libraries answer; the others are named in ``missing`` with the reason."""
+        """Find out which libraries answer; ``missing`` names the others with the reason."""
         for name in names:
             if name not in self.pythons:
                 module = IMPORT_NAMES[name]
@@ -201,7 +201,7 @@ class Libraries:
                 worker.close()
 
     def worker(self, contender: Contender) -> Worker:
-        """The running process for a contender, started if need be."""
+        """The running process for a contender, started if needed."""
         package, one_cpu = key = contender.package, contender.one_cpu
         if contender.fresh:
             return Worker(self.pythons[package], package, one_cpu=one_cpu)
@@ -210,7 +210,7 @@ class Libraries:
         return self._workers[key]
 
     def discard(self, contender: Contender) -> None:
-        """Forget a contender's process, after it failed."""
+        """Forget a contender's process after a failure."""
         worker = self._workers.pop((contender.package, contender.one_cpu), None)
         if worker is not None:
             worker.close()
@@ -253,7 +253,7 @@ def run_case(
     *,
     at_least: float = 0.0,
 ) -> list[Outcome]:
-    """Prepare all contenders, warm each up once, then let them take turns; the order turns each round.
+    """Prepare all contenders, warm each up once, then let them take turns; the order rotates each round.
 
     A turn is as many whole passes as take ``at_least`` seconds.
     """
@@ -286,18 +286,18 @@ def run_case(
 
 
 def ratios(subject: Sequence[float], others: Sequence[Sequence[float]]) -> list[float]:
-    """Per round, how many times as much the best of the others took as the subject."""
+    """For each round, the best cost of the others divided by the subject's cost."""
     return [min(other) / own for own, *other in zip(subject, *others, strict=False) if other and own > 0]
 
 
 def median(values: Sequence[float]) -> float:
-    """The median, not-a-number where there is nothing."""
+    """The median; NaN if there are no values."""
     return statistics.median(values) if values else float("nan")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target beside what was measured; ``ratio`` is None where a side of it is missing."""
+    """A target and its measurement; ``ratio`` is None if one side is missing."""
 
     case: Case
     target: Target
@@ -305,7 +305,7 @@ class Verdict:
 
     @property
     def met(self) -> bool | None:
-        """Whether the promise holds in this run; None where it could not be measured."""
+        """Whether this run met the target; None if it could not be measured."""
         if self.ratio is None:
             return None
         return self.ratio <= self.target.factor if self.target.at_most else self.ratio >= self.target.factor

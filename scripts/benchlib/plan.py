@@ -1,4 +1,4 @@
-"""Where the files of a run are and how much of everything it does."""
+"""The files of a run, and how much work it does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from benchlib.common import drop_pages
 
 @cache
 def warm(path: Path) -> None:
-    """Bring a file into the page cache as a reader of files does, from its start.
+    """Load a file into the page cache by reading it from the start.
 
-    How a file got there decides how large the pieces are in which the kernel holds it, and with that the
-    speed of everybody who maps or reads it, by a factor of two: so it is dropped and read back first.
+    The way in which a file was loaded decides the size of the chunks in which the kernel holds it. This
+    changes the speed of every later map or read by up to a factor of two. So the file is dropped and read
+    back first.
     """
-    with suppress(OSError):  # it stays in memory where another process maps it
+    with suppress(OSError):  # it stays in memory if another process maps it
         drop_pages(str(path))
     with open(path, "rb", buffering=0) as file:
         while file.read(1 << 20):
@@ -30,7 +31,7 @@ def warm(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the files are and how much of everything is wanted."""
+    """The folder of the files, and the size of the work."""
 
     folder: Path
     shapes: tuple[str, ...]
@@ -42,7 +43,7 @@ class Plan:
         return SHAPES[name].scaled(self.scale)
 
     def some(self, count: int) -> int:
-        """``count`` at this plan's size, for work of which a part is enough."""
+        """``count`` scaled to this plan, for work that may be reduced."""
         return max(64, int(count * self.scale))
 
     def spec(self, shape: Shape, **more: Any) -> dict[str, Any]:
@@ -59,5 +60,5 @@ class Plan:
         return {**base, "batch": shape.batch, "seed": self.seed, **more}
 
     def chosen(self, *names: str) -> Iterator[Shape]:
-        """Those of the named shapes that were asked for."""
+        """The requested shapes among the named ones."""
         return (self.shape(name) for name in names if name in self.shapes)

@@ -28,7 +28,7 @@ NAMES = {
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
+    """The machine on which the figures were measured."""
     model = platform.processor()
     try:
         with open("/proc/cpuinfo") as file:
@@ -98,7 +98,7 @@ Table = tuple[str, list[str], list[list[str]]]
 
 
 def case_table(record: Mapping[str, Any]) -> Table:
-    """Title, heads and rows of one case."""
+    """Title, column heads and rows of one case."""
     unit = record["unit"]
     memory = any(row["rss"] for row in record["rows"])
     heads = ["library", "way", f"median a {unit}", f"{unit}s a second", "time to first row's"]
@@ -116,7 +116,7 @@ def case_table(record: Mapping[str, Any]) -> Table:
 
 
 def target_table(records: Sequence[Mapping[str, Any]]) -> Table:
-    """All targets of the run beside what was measured."""
+    """All targets of the run, with the measurements."""
     rows = []
     for record in records:
         for target in record["targets"]:
@@ -132,7 +132,7 @@ def target_table(records: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def print_table(table: Table, *, plain: bool = False) -> None:
-    """A table by rich where it is installed, else in plain columns."""
+    """Print a table with rich if it is installed, else in plain columns."""
     title, heads, rows = table
     if not plain:
         try:
@@ -147,7 +147,7 @@ def print_table(table: Table, *, plain: bool = False) -> None:
                 pretty.add_column(head, justify="right" if numeric else "left")
             for row in rows:
                 pretty.add_row(*row)
-            # Redirected to a file there is no terminal to fit: a width that cuts nothing.
+            # Redirected output has no terminal width: use a width that truncates nothing.
             Console(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False).print(pretty)
             return
     widths = [max(len(str(line[i])) for line in [heads, *rows]) for i in range(len(heads))]
@@ -178,7 +178,7 @@ def plot(sweeps: Sequence[Mapping[str, Any]], path: Path) -> None:
         for name, places in lines.items():
             ours = name.startswith(NAMES["tfrecord"])
             axis.plot(*zip(*places, strict=True), marker="o", label=name, linewidth=2.5 if ours else 1.2)
-        axis.set(xscale="log", yscale="log", xlabel=panel, ylabel="records a second (one CPU)")
+        axis.set(xscale="log", yscale="log", xlabel=panel, ylabel="records per second (one CPU)")
         axis.grid(True, which="major", alpha=0.3)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=max(1, len(labels)), frameon=False)

@@ -1,4 +1,4 @@
-"""What is compared of files: indexes, raw records, columns, random positions, writing."""
+"""Comparisons on files: indexes, raw records, columns, random positions, writing."""
 
 from __future__ import annotations
 
