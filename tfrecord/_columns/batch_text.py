@@ -34,7 +34,7 @@ def lines(batch: Any) -> list[str]:
 
 
 def html(*batches: Any) -> str:
-    """Tables of the first rows; a ragged feature that the record lacks is a dash. Shows at most eight images."""
+    """Tables of the first rows; a ragged feature that the record lacks is a dash. At most eight images."""
     images: list[str] = []
     return "".join(_table(batch, images) for batch in batches)
 
