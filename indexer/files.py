@@ -37,6 +37,7 @@ __all__ = [
     "open_data",
     "path_name",
     "pread",
+    "pwrite",
 ]
 
 # A chain such as simplecache::s3://... has a scheme in its last link; a local name may hold "::" too.
@@ -475,11 +476,33 @@ def _open_remote(url: str, mmap: bool) -> DataFile:
     return _RemoteFile(known, store, info)
 
 
+_seeking = threading.Lock()
+
+
+def _seek_and_read(descriptor: int, length: int, offset: int) -> bytes:
+    """`os.pread` for systems without it, among threads that all come this way."""
+    with _seeking:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.read(descriptor, length)
+
+
+_pread = getattr(os, "pread", _seek_and_read)
+
+
+def pwrite(descriptor: int, data: memoryview, offset: int) -> int:
+    """`os.pwrite`, also on systems without it: how many bytes were written."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, data, offset)
+    with _seeking:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.write(descriptor, data)
+
+
 def pread(descriptor: int, length: int, offset: int) -> bytes:
     """``length`` bytes at ``offset``, fewer only at the end of the file (a single `os.pread` may not)."""
     parts = []
     done = 0
-    while done < length and (part := os.pread(descriptor, length - done, offset + done)):
+    while done < length and (part := _pread(descriptor, length - done, offset + done)):
         parts.append(part)
         done += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

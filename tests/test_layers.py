@@ -29,7 +29,7 @@ FLOORS = {
         __init__ __main__
     """,
     "tfrecord": """
-        _startup _kernels _optional example_pb2 features iterator_utils tools
+        _startup _kernels errors _optional example_pb2 features iterator_utils tools
         _columns process sampling tensor_proto
         schema
         _writing columns mixing parse

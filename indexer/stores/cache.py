@@ -7,7 +7,6 @@ process is dead. When the folder reaches its limit, the least recently used file
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import time
@@ -15,12 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
 from indexer.errors import RemoteError
 from indexer.stores.options import StoreOptions
 from indexer.stores.ranges import ObjectInfo, Store
 
 __all__ = ["Cache", "cache_folder"]
 
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _SUFFIX = ".object"
 _FILLING = ".part"
 _LOCK = "lock"
@@ -44,7 +49,9 @@ class Cache:
 
     def __init__(self, options: StoreOptions) -> None:
         if options.cache is None:
-            raise ValueError("cache must name a folder, not be an empty string")
+            raise ValueError("no cache folder is given")
+        if fcntl is None:
+            raise ValueError("cache= needs file locks, which this system does not have")
         self.folder = cache_folder(options.cache)
         self.limit = int(options.cache_bytes)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -97,7 +104,7 @@ class Cache:
 
     def _open(self, path: str, size: int) -> int | None:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | _CLOEXEC)
         except FileNotFoundError:
             return None
         try:
@@ -147,7 +154,7 @@ class Cache:
 def _remove_unused(path: str) -> bool:
     """Remove a file unless somebody holds a lock on it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _CLOEXEC)
     except FileNotFoundError:
         return True
     try:
@@ -163,7 +170,7 @@ def _remove_unused(path: str) -> bool:
 @contextmanager
 def _exclusive(path: str) -> Iterator[BinaryIO | None]:
     """An empty file under an exclusive lock, removed at the end unless renamed; None if it is locked."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
     file = os.fdopen(descriptor, "r+b")
     try:
         try:
@@ -195,7 +202,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

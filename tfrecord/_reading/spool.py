@@ -10,7 +10,7 @@ from typing import Any
 
 from indexer._engine import kernel
 from indexer.errors import CompressionError, TFRecordError
-from indexer.files import DataFile, pread
+from indexer.files import DataFile, pread, pwrite
 from indexer.streams import open_stream
 from tfrecord._reading.locks import ForkSafeLock
 
@@ -170,6 +170,6 @@ class Spool:
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
-        written = os.pwrite(descriptor, view, offset)
+        written = pwrite(descriptor, view, offset)
         view = view[written:]
         offset += written
