@@ -336,8 +336,8 @@ def test_114_urls(tmp_path: Path) -> None:
         assert (len(reader), reader[29]["id"].tolist()) == (30, [29])
         assert reader.read([4, 1, 4])["id"].to_list() == [[4], [1], [4]]
         assert ids(tfrecord_loader(name, None, shard=(1, 2))) == list(range(1, 30, 2))
-    with pytest.warns(UserWarning, match="no index is built at a URL"):
-        assert ids(TFRecordReader(url, index="build")) == list(range(30))
+    assert ids(TFRecordReader(url, index="build")) == list(range(30))
+    assert TFRecordReader(url).has_index
     local = numbered(tmp_path / "a.tfrecord", range(3))
     assert ids(TFRecordReader(f"file://{local}")) == [0, 1, 2]
     with pytest.raises(FileNotFoundError):
