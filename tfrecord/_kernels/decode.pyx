@@ -11,7 +11,14 @@ import os
 
 import numpy
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_CheckBuffer,
+    PyObject_GetBuffer,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.stdint cimport uintptr_t
@@ -323,6 +330,7 @@ cdef class Decoder:
         cdef scan_table *table
         cdef scan_column *sorted_columns
         cdef int32_t found
+        cdef const uint8_t *text
         cdef int t
         cdef Py_ssize_t i, c
         for t in range(self.num_tables):
@@ -345,7 +353,8 @@ cdef class Decoder:
                     places[table.columns[i].key[:table.columns[i].key_length]] = i
                 for key in order:
                     if key not in places:
-                        if table_discover(table, <const uint8_t *> PyBytes_AS_STRING(key), len(key), table.rows, &found):
+                        text = <const uint8_t *> PyBytes_AS_STRING(key)
+                        if table_discover(table, text, len(key), table.rows, &found):
                             raise MemoryError
                         places[key] = found
                 sorted_columns = <scan_column *> malloc(table.capacity * sizeof(scan_column))

@@ -456,7 +456,8 @@ cdef class RowEncoder:
     A column is a tuple `(key, kind, present, steps, splits, width, values, offsets, lengths, ids, buffers)`: `key`
     UTF-8 bytes, `present` uint8 a row or None, `steps` int64 (rows + 1) or None, `splits` int64 (spans + 1) or None
     with `width` values a span, `values` int64 or float32, or None with `offsets`, `lengths` (int64), `ids` (int32 or
-    None) of byte strings in `buffers`. Kind 0, with no values, is a column of Features without a kind. The first `num_context` columns are the context's where `sequence` is true.
+    None) of byte strings in `buffers`. Kind 0, with no values, is a column of Features without a kind. The first
+    `num_context` columns are the context's where `sequence` is true.
     """
 
     cdef rows_t rows
