@@ -20,7 +20,7 @@ def example(**features: Any) -> bytes:
     message = Example()
     for key, values in features.items():
         put(message.features.feature[key], values)
-    return bytes(message.SerializeToString())
+    return bytes(message.SerializeToString(deterministic=True))
 
 
 def sequence(context: dict[str, Any], lists: dict[str, Any]) -> bytes:
@@ -31,7 +31,7 @@ def sequence(context: dict[str, Any], lists: dict[str, Any]) -> bytes:
         made = message.feature_lists.feature_list[key]
         for step in steps:
             put(made.feature.add(), step)
-    return bytes(message.SerializeToString())
+    return bytes(message.SerializeToString(deterministic=True))
 
 
 def ints(*values: int) -> tuple[str, list[int]]:
