@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from indexer.errors import RemoteError
@@ -112,11 +112,12 @@ class ObstoreStore(Store):
             except FileNotFoundError:
                 pass
 
-    def upload(self, key: str, chunks: Iterator[Any]) -> None:
+    def _upload(self, key: str, file: BinaryIO) -> None:
         import obstore
 
+        file.seek(0)
         with _Translated(self, key):
-            obstore.put(self._store, key, chunks, chunk_size=8 << 20, max_concurrency=4)
+            obstore.put(self._store, key, file, chunk_size=8 << 20, max_concurrency=4)
 
 
 def _has_http_endpoint(settings: Mapping[str, Any]) -> bool:

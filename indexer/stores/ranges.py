@@ -15,9 +15,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -109,11 +109,8 @@ class Store(ABC):
         """Remove an object, if it exists."""
 
     @abstractmethod
-    def upload(self, key: str, chunks: Iterator[Any]) -> None:
-        """Write an object from chunks of bytes, completely or not at all.
-
-        If ``chunks`` raises, the upload is aborted, no object is created, and the error propagates.
-        """
+    def _upload(self, key: str, file: BinaryIO) -> None:
+        """Write an object from the whole content of a file, completely or not at all."""
 
     # ---- what callers use --------------------------------------------------------------------------------
 
@@ -158,6 +155,10 @@ class Store(ABC):
             return self._retry(lambda: self._put(key, data, if_match, if_absent), key, "writing")
         except Changed:
             raise StaleIndexError(self.url(key), None, "the object changed before it was replaced") from None
+
+    def upload(self, key: str, file: BinaryIO) -> None:
+        """Write an object from the whole content of a file, completely or not at all."""
+        self._retry(lambda: self._upload(key, file), key, "writing")
 
     def fetch_ranges(
         self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None

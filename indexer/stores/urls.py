@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 from indexer.errors import RemoteError
 from indexer.stores.options import StoreOptions
@@ -98,14 +96,10 @@ class FsspecStore(Store):
         except FileNotFoundError:
             pass
 
-    def upload(self, key: str, chunks: Iterator[Any]) -> None:
-        # Some file systems show a file as soon as it is opened, so it is opened only once all data is here.
-        with tempfile.TemporaryFile() as spooled:
-            for chunk in chunks:
-                spooled.write(chunk)
-            spooled.seek(0)
-            with self._call(key, lambda: self._filesystem.open(self._path(key), "wb")) as file:
-                self._call(key, lambda: shutil.copyfileobj(spooled, file, _COPY))
+    def _upload(self, key: str, file: BinaryIO) -> None:
+        file.seek(0)
+        with self._call(key, lambda: self._filesystem.open(self._path(key), "wb")) as target:
+            self._call(key, lambda: shutil.copyfileobj(file, target, _COPY))
 
     def _call(self, key: str, call: Any) -> Any:
         """``call()``, with its errors translated to ours. Libraries differ in what they raise for lost
