@@ -391,7 +391,8 @@ class TestMemory:
         for _ in range(12):
             assert sum(len(batch["name"]) for batch in data) == 8000
             used.append(sum(_pss(worker.pid) for worker in multiprocessing.active_children()))
-        assert used[-1] < used[1] + (6 << 20), used
+        # Pages that were shared with another process count in full once that process has let go of them.
+        assert used[-1] < used[1] + (12 << 20), used
 
     def test_a_queue_is_bounded_in_bytes(self, tmp_path: Any) -> None:
         """400 records of 100 kB through a queue of 1,000 records or 2 MB: never much more than 2 MB."""

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import tfrecord
+from ray_shards import write_shard
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARDS = 40
@@ -47,17 +46,6 @@ def cluster() -> Iterator[Any]:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     yield ray
     ray.shutdown()
-
-
-def write_shard(path: Path, first: int, count: int, *, odd: bool = False, **options: Any) -> None:
-    """Records of a number, two floats, and text of differing length; ``odd`` ones have no text."""
-    rng = np.random.default_rng(first)
-    with tfrecord.TFRecordWriter(path, **options) as writer:
-        for number in range(first, first + count):
-            record = {"id": (number, "int"), "pair": (rng.random(2), "float")}
-            if not odd:
-                record["words"] = ([f"w{number}"] * int(rng.integers(0, 4)), "bytes")
-            writer.write(record)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ray_shards import write_shard
 
 import tfrecord
 from tfrecord import FixedLenFeature, RaggedFeature
@@ -260,8 +261,6 @@ def damage(path: Path, record: int) -> None:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    from conftest import write_shard  # of this folder
-
     for place in range(4):
         write_shard(tmp_path / f"{place}.tfrecord", place * 50, 50, index=True)
     damage(tmp_path / "1.tfrecord", 7)
@@ -341,8 +340,6 @@ def test_a_worker_that_is_killed_behind_the_read(indexed: Shards, read: Any, tmp
 
 
 def test_a_file_that_changed_since(tmp_path: Path, read: Any) -> None:
-    from conftest import write_shard
-
     write_shard(tmp_path / "a.tfrecord", 0, 20, index=True)
     dataset = read(tmp_path)
     write_shard(tmp_path / "a.tfrecord", 0, 21, index=True)

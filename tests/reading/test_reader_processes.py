@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
+import os
 import resource
 import subprocess
 import sys
@@ -98,8 +99,9 @@ def test_a_child_is_not_stopped_by_a_lock_of_its_parents_threads(tmp_path: Path)
 
 @pytest.fixture
 def few_descriptors() -> Iterator[None]:
+    """Few beyond those that earlier tests left open in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 200, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
