@@ -184,6 +184,7 @@ def by_folder(path: Path) -> None:
 
 
 def by_command(path: Path) -> None:
+    pytest.importorskip("click")
     rebuild_stale(path)
     subprocess.run([sys.executable, "-m", "tfrecord", "index", str(path)], check=True)
 

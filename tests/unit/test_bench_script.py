@@ -217,6 +217,9 @@ def test_bench_runs_and_writes_json(suite: str, tmp_path: Path, capsys: pytest.C
     out = tmp_path / "out.json"
     if suite == "torch":
         pytest.importorskip("torch")
+    if suite == "remote":
+        pytest.importorskip("obstore")
+        pytest.importorskip("aiohttp")
     options = "--peers= --scale 0.0005 --rounds 1 --at-least 0 --plain --shapes tab,img".split()
     options += ["--only", "epoch"] if suite == "torch" else []  # no file system needs to have a cold cache
     assert bench.main([suite, *options, "--data", str(tmp_path / "data"), "--json", str(out)]) == 0

@@ -27,9 +27,11 @@ def message_class() -> Any:
     message.field.add(name="context", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("lists.ExampleListWithContext")  # type: ignore[no-untyped-call]
-    )
+    found = pool.FindMessageTypeByName("lists.ExampleListWithContext")  # type: ignore[no-untyped-call]
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(found)
+    factory: Any = message_factory.MessageFactory(pool)  # of protobuf before 4.22
+    return factory.GetPrototype(found)
 
 
 LISTS = message_class()

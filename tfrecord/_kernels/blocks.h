@@ -100,9 +100,10 @@ static void *block_take(size_t size) {
 
 /* Returns memory from `block_take`; NULL does nothing. If there are too many free blocks, the oldest is freed. */
 static void block_give(void *memory) {
-    block_head *head = (block_head *)memory - 1, *old[BLOCKS_MOST];
+    block_head *head, *old[BLOCKS_MOST];
     size_t count = 0;
     if (!memory) return;
+    head = (block_head *)memory - 1;
     if (!head->of.capacity) {
         free(head);
         return;
