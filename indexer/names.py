@@ -1,4 +1,4 @@
-"""What a file name says: data, an index, one shard of a set, compression."""
+"""What a file name says: local or a URL, data, an index, one shard of a set, compression."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ __all__ = [
     "is_candidate",
     "is_data_name",
     "is_index_name",
+    "is_url",
+    "local_path",
     "natural_key",
+    "path_name",
     "shard_name",
     "sharded_name",
     "split_compression",
 ]
 
+# A chain such as simplecache::s3://... has a scheme in its last link; a local name may hold "::" too.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
 _COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zz": "zlib", ".zlib": "zlib"}
 _COMPRESSED = re.compile(r"\.(gz|gzip|zz|zlib|zst)$", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.(tfrecords?|tfrecs?|tfr|record)|[\-_](tfrecords?|tfrecs?))$", re.IGNORECASE)
@@ -40,6 +45,26 @@ _TEMPORARY_NAME = re.compile(
     r"(\.(tmp|temp|partial|part|crdownload|crc|md5|sha\d+|lock|swp|bak|old|orig)|~)$", re.IGNORECASE
 )
 _DIGITS = re.compile(r"([0-9]+)")
+
+
+def is_url(path: str) -> bool:
+    """Whether ``path`` is a URL (``scheme://...``) and not a local file."""
+    return _URL.match(path) is not None
+
+
+def local_path(path: str) -> str | None:
+    """The path of a local file, also if given as ``file://``; None for any other URL."""
+    if path.startswith("file://"):
+        return path.removeprefix("file://")
+    return None if is_url(path) else path
+
+
+def path_name(source: Any) -> str:
+    """The name of a path or file object, for use in messages."""
+    if isinstance(source, (str, bytes, os.PathLike)):
+        return os.fsdecode(source)
+    name = getattr(source, "name", None)
+    return os.fsdecode(name) if isinstance(name, (str, bytes)) else "<stream>"
 
 
 class ShardName(NamedTuple):

@@ -19,7 +19,10 @@ FLOORS = {
     "indexer": """
         display options errors names progress sniffing _kernel atomic
         _engine commits stores
-        framing files
+        framing datafile
+        localfile
+        remotefile
+        files
         compression outputs paths stored_columns textindex
         index shards streams
         fingerprint

@@ -196,15 +196,16 @@ def random_read(spec: Spec) -> Run:
 
 def _set_readahead(which: str) -> None:
     """Take readahead away from the files of this process, which is used for nothing else."""
-    from indexer import files
+    from indexer.files import DataFile
+    from indexer.localfile import MappedFile
 
     if which == "ours":
         return
-    for kind in vars(files).values():
-        if isinstance(kind, type) and "advise" in vars(kind) and issubclass(kind, files.DataFile):
+    for kind in (DataFile, *DataFile.__subclasses__()):
+        if "advise" in vars(kind):
             kind.advise = lambda self, ranges: None  # type: ignore[method-assign]
     if which == "none":
-        made = files._MappedFile.__init__
+        made = MappedFile.__init__
         madvise = ctypes.CDLL(None).madvise
 
         def make(self: Any, *given: Any) -> None:
@@ -213,7 +214,7 @@ def _set_readahead(which: str) -> None:
             if madvise(ctypes.c_void_p(start), ctypes.c_size_t(self.size), mmap.MADV_RANDOM):
                 raise OSError("the map does not take MADV_RANDOM")
 
-        files._MappedFile.__init__ = make  # type: ignore[method-assign, assignment]
+        MappedFile.__init__ = make  # type: ignore[method-assign, assignment]
 
 
 def cold(spec: Spec) -> Run:

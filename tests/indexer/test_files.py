@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer import files
+from indexer import localfile
 from indexer._engine import kernel
 from indexer.errors import TruncatedRecordError
 from indexer.files import DataFile, is_url, open_data, path_name
@@ -125,9 +125,9 @@ def test_an_empty_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(kernel is None, reason="maps of the reference engine keep a descriptor")
 def test_maps_keep_few_descriptors(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # what tests before this one left may hold descriptors
-    spare = files._SpareDescriptors()
+    spare = localfile._SpareDescriptors()
     spare._most = 5
-    monkeypatch.setattr(files, "_spare", spare)
+    monkeypatch.setattr(localfile, "_spare", spare)
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else pytest.skip("no /proc")
     kept = [open_data(path) for _ in range(50)]
     assert all(data.mapped for data in kept)
@@ -145,8 +145,8 @@ def test_maps_keep_few_descriptors(path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(kernel is not None, reason="the kernel's maps keep no descriptor")
 def test_maps_that_keep_a_descriptor_are_few(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # else maps of earlier tests may go meanwhile, and be counted off
-    monkeypatch.setattr(files._PythonMap, "_count", 0)  # earlier tests may hold some
-    kept = [open_data(path) for _ in range(files._MOST_PYTHON_MAPS + 5)]
+    monkeypatch.setattr(localfile._PythonMap, "_count", 0)  # earlier tests may hold some
+    kept = [open_data(path) for _ in range(localfile._MOST_PYTHON_MAPS + 5)]
     assert [data.mapped for data in kept].count(False) == 5
     assert all(bytes(data.view(3, 3)) == CONTENT[3:6] for data in kept)
     del kept
@@ -163,7 +163,7 @@ def test_where_a_map_fails_the_file_is_read(code: int, path: Path, monkeypatch: 
     class Kernel:
         FileMap = NoMap
 
-    monkeypatch.setattr(files, "_kernel", Kernel)
+    monkeypatch.setattr(localfile, "_kernel", Kernel)
     data = open_data(path)
     assert not data.mapped and bytes(data.view(1, 4)) == CONTENT[1:5]
 
@@ -187,10 +187,10 @@ def test_short_reads_of_an_object_are_put_together() -> None:
 
 
 def test_ranges_near_each_other_become_one() -> None:
-    near = files._NEAR
+    near = localfile._NEAR
     ranges = [(5 * near, 10), (0, 10), (100, 10), (50, 500), (5 * near, 4 * near), (1 << 40, 5)]
-    assert files._merged(ranges, 8 * near) == [(0, 550), (5 * near, 3 * near)]
-    assert files._merged(np.empty((0, 2), np.int64), 10) == []
+    assert localfile._merged(ranges, 8 * near) == [(0, 550), (5 * near, 3 * near)]
+    assert localfile._merged(np.empty((0, 2), np.int64), 10) == []
 
 
 def test_names() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from recorded import example, ids, write
 
-from indexer import files
+from indexer import localfile
 from indexer.errors import IndexFileError, StaleIndexError, TruncatedRecordError
 from tfrecord._reading import open_files
 from tfrecord.reader import TFRecordReader, build_index
@@ -137,8 +137,8 @@ print("good")
 
 
 def test_more_files_than_may_be_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if files._kernel is not None:
-        monkeypatch.setattr(files._kernel, "MOST_MAPS", 20)
+    if localfile._kernel is not None:
+        monkeypatch.setattr(localfile._kernel, "MOST_MAPS", 20)
     paths = [write(tmp_path / f"{number:04d}.tfrecord", [example(number)]) for number in range(50)]
     reader = TFRecordReader(paths)
     views = [reader.raw(number) for number in range(50)]

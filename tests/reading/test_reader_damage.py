@@ -377,7 +377,7 @@ def test_a_file_that_shrinks_in_the_middle_of_a_pass_says_where(
     tmp_path: Path, records_of: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a map, which must not be touched beyond the new end; the place is that of the next record."""
-    monkeypatch.setattr("indexer.files._MOST_PYTHON_MAPS", 1000)  # earlier tests may hold some
+    monkeypatch.setattr("indexer.localfile._MOST_PYTHON_MAPS", 1000)  # earlier tests may hold some
     path = tmp_path / "data"
     size = len(frame_record(example(0)))
     count = 3 * (1 << 20) // size  # several chunks

@@ -91,7 +91,7 @@ def test_a_full_disk_while_spooling_names_file_and_folder(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("indexer.files.os.pwrite", full)
+        patch.setattr("indexer.localfile.os.pwrite", full)
         with pytest.raises(OSError, match="No space left.*a.gz.*TMPDIR") as caught:
             reader[0]
         assert caught.value.errno == errno.ENOSPC
