@@ -8,22 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexer.errors import (
-    CorruptRecordError,
-    IndexFileError,
-    RemoteError,
-    StaleIndexError,
-    TFRecordError,
-)
+from indexer.errors import CorruptRecordError, IndexFileError, RemoteError, StaleIndexError, TFRecordError
 from indexer.files import DataFile, is_url, most_descriptors
-from indexer.framing import (
-    FRAME_OVERHEAD,
-    HEADER_SIZE,
-    UInt64Array,
-    check_frame,
-    check_frames,
-    corrupt_error,
-)
 from indexer.index import RecordIndex
 from indexer.sniffing import HEAD_SIZE
 from indexer.stores.ranges import side_by_side
@@ -31,20 +17,16 @@ from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.fetching import FetchedRows, fetch_record, start_fetch
 from tfrecord._reading.indexes import load_indexes, scan_headers, stored_compression
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
-from tfrecord._reading.spool import Spool, SpooledFile, SpoolFullError
+from tfrecord._reading.spool import Spool, SpoolFullError
 
 __all__ = ["CLOSED", "Fetched", "RecordStore"]
 
-_OVERHEAD = np.uint64(FRAME_OVERHEAD)
-_HEADER = np.uint64(HEADER_SIZE)
 CLOSED = "I/O operation on closed reader"
-# Batches from this size on are read in file order, and the system is told what will be read.
-_LARGE_BATCH = 2048
-_LARGE_BYTES = 4 << 20
 # Up to this many entries an index is checked as a whole, which takes about a millisecond.
 _SMALL_INDEX = 1 << 17
 
@@ -240,18 +222,7 @@ class RecordStore:
     def fetch_from(self, number: int, record: int) -> memoryview:
         """The payload of one record of a file; see `fetch_one`."""
         index = self._checked(number)
-        offset, length = index.entry(record)
-        source = self.open(number)
-        try:
-            if offset + length + FRAME_OVERHEAD > source.size:
-                raise self._error(source, record, offset, "truncated_record")
-            frame = source.view(offset, length + FRAME_OVERHEAD)
-            reason = check_frame(frame, 0, length, verify=self.options.level)
-            if reason is not None:
-                raise self._error(source, record, offset, reason)
-        except CorruptRecordError as error:
-            raise _placed(error, record, offset) from None
-        return frame[HEADER_SIZE : HEADER_SIZE + length]
+        return fetch_record(self.open(number), index, record, self.options.level)
 
     def offset_of(self, path: str, record: int) -> int | None:
         """The offset of a record's frame, for an error message; None if finding it would take too long."""
@@ -280,7 +251,7 @@ class RecordStore:
         if not len(positions):
             return Fetched(BytesColumn.from_list([]), positions)
         if len(self.paths) == 1:
-            buffer, offsets, lengths, bad = self._start_file(0, positions)()
+            buffer, offsets, lengths, bad = self._start(0, positions)()
             payloads = BytesColumn._trusted((buffer,), offsets, lengths)
         else:
             payloads, bad = self._fetch_files(positions)
@@ -303,7 +274,7 @@ class RecordStore:
         yield whole
 
     def _fetch_files(self, positions: Int64Array) -> tuple[BytesColumn, list[int]]:
-        """Like `_fetch_file`, for positions in several files: one step per file."""
+        """Payloads at positions in several files, and the damaged rows: one step per file."""
         numbers, records = self.places(positions)
         order = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -315,72 +286,20 @@ class RecordStore:
         files = [int(numbers[rows[0]]) for rows in groups]
         # Files behind URLs are read all at once; local files are opened one after another.
         started = {
-            number: self._start_file(number, records[rows])
+            number: self._start(number, records[rows])
             for number, rows in zip(files, groups, strict=True)
             if is_url(self.paths[number])
         }
         for number, rows in zip(files, groups, strict=True):
-            found = (started.get(number) or self._start_file(number, records[rows]))()
-            offsets[rows], lengths[rows], ids[rows] = found[1], found[2], len(buffers)
-            buffers.append(found[0])
-            bad.extend(rows[found[3]].tolist())
+            found = (started.get(number) or self._start(number, records[rows]))()
+            offsets[rows], lengths[rows], ids[rows] = found.starts, found.lengths, len(buffers)
+            buffers.append(found.buffer)
+            bad.extend(rows[found.bad].tolist())
         return BytesColumn._trusted(tuple(buffers), offsets, lengths, ids), bad
 
-    def _start_file(
-        self, number: int, records: Int64Array
-    ) -> Callable[[], tuple[memoryview, Int64Array, Int64Array, list[int]]]:
-        """Begin to fetch records of one file; this sends the requests to a store.
-
-        Calling the returned function gives a buffer, the positions and lengths of the payloads in it, and
-        which rows are damaged.
-        """
+    def _start(self, number: int, records: Int64Array) -> Callable[[], FetchedRows]:
         index = self._checked(number)
-        offsets, lengths = index.entries(records)
-        source = self.open(number)
-        order: Int64Array | None = None
-        if len(records) >= _LARGE_BATCH or int(np.add.reduce(lengths)) >= _LARGE_BYTES:
-            order = np.argsort(offsets, kind="stable")
-            if not source.remote:
-                source.advise(np.stack((offsets[order], lengths[order] + _OVERHEAD), axis=1).astype(np.int64))
-        pending = None if source.mapped else _gather(source, offsets, offsets + lengths + _OVERHEAD)
-
-        def finish() -> tuple[memoryview, Int64Array, Int64Array, list[int]]:
-            try:
-                buffer, places = (source.buffer(), offsets) if pending is None else pending()
-                if source.remote and check_frames(buffer, places, lengths, verify=self.options.level):
-                    # It may have been damaged in transit. If a second try fails too, the store's data is bad.
-                    buffer, places = _gather(source, offsets, offsets + lengths + _OVERHEAD)()
-                bad = self._check(source, buffer, places, offsets, lengths, records, order)
-            except CorruptRecordError as error:
-                raise _placed(error, int(records[0]), int(offsets[0])) from None
-            return buffer, (places + _HEADER).view(np.int64), lengths.view(np.int64), bad
-
-        return finish
-
-    def _check(
-        self,
-        source: DataFile,
-        buffer: memoryview,
-        places: UInt64Array,
-        offsets: UInt64Array,
-        lengths: UInt64Array,
-        records: Int64Array,
-        order: Int64Array | None,
-    ) -> list[int]:
-        """The damaged rows, each passed to the policy; checked in file order."""
-        bad: list[int] = []
-        if order is not None:
-            places, lengths = places[order], lengths[order]
-        done = 0
-        while done < len(places):
-            found = check_frames(buffer, places[done:], lengths[done:], verify=self.options.level)
-            if found is None:
-                break
-            done += found[0] + 1
-            row = done - 1 if order is None else int(order[done - 1])
-            self.policy.handle(self._error(source, int(records[row]), int(offsets[row]), found[1]))
-            bad.append(row)
-        return bad
+        return start_fetch(self.open(number), index, records, self.options.level, self.policy)
 
     def _checked(self, number: int) -> RecordIndex:
         """The index of one file; a small one is checked once as a whole and needs no checks later."""
@@ -418,19 +337,6 @@ class RecordStore:
         if size != index.file_size:
             reason = f"the data had {index.file_size} bytes when its records were found, now it has {size}"
             raise StaleIndexError(self.paths[number], index.index_path, reason)
-
-    def _error(self, source: DataFile, record: int, offset: int, reason: str) -> TFRecordError:
-        if isinstance(source, SpooledFile) and source.error is not None and offset >= source.size:
-            return source.error.at(record, offset)
-        head = source.head(HEAD_SIZE) if offset == 0 else b""
-        return corrupt_error(
-            reason,
-            path=source.path,
-            record=record,
-            offset=offset,
-            buffer_head=head,
-            compression=getattr(source, "compression", ""),
-        )
 
     def check_open(self) -> None:
         """`ValueError` after `close`."""
@@ -477,27 +383,3 @@ def _reopen(
     if expected is not None:
         store.expect(expected)
     return store
-
-
-def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecordError:
-    """The error with a place if it has none (the check for a shrunken file does not know the record)."""
-    return error if error.record is not None else error.at(record, offset)
-
-
-Gathered = tuple[memoryview, UInt64Array]
-
-
-def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> Callable[[], Gathered]:
-    """Begin to read frames that are not mapped into one buffer; the returned function waits for them."""
-    inside = (offsets <= ends) & (ends <= np.uint64(source.size))
-    places = np.full(len(offsets), np.iinfo(np.uint64).max, np.uint64)  # outside any buffer
-    rows = np.flatnonzero(inside)
-    if not len(rows):
-        return lambda: (memoryview(b""), places)
-    started = source.start_gather(offsets[rows], ends[rows])
-
-    def finish() -> Gathered:
-        buffer, places[rows] = started()
-        return buffer, places
-
-    return finish
