@@ -5,15 +5,14 @@ It knows nothing about what the records hold. The package ``tfrecord``, which bu
 
 from ._engine import engine
 from .build import (
-    BuildResult,
     IndexWriter,
     build_index,
-    build_indexes,
     check_index,
     find_index,
     scan_index,
     sidecar_path,
 )
+from .build_many import BuildResult, build_indexes
 from .errors import (
     ChecksumError,
     CompressionError,

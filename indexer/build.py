@@ -12,10 +12,8 @@ import shlex
 import stat
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +27,6 @@ from .errors import (
     IndexFileError,
     MissingFeatureError,
     StaleIndexError,
-    TFRecordError,
     UnsupportedCompressionError,
 )
 from .files import is_url, local_path, open_data, path_name
@@ -37,41 +34,25 @@ from .fingerprint import Digest, fingerprint, is_settled
 from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
 from .names import is_data_name
-from .options import check_threads
-from .paths import expand_paths, find_index, sidecar_path, walk_folder
+from .paths import find_index, sidecar_path
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
-from .stores import StoreOptions, open_store
+from .stores import open_store
 
 __all__ = [
-    "BuildResult",
     "Collector",
     "IndexWriter",
     "build_index",
     "build_index_of_url",
-    "build_indexes",
     "check_index",
     "earlier_index",
-    "find_targets",
     "find_index",
+    "object_version",
     "scan_index",
     "sidecar_path",
 ]
 
 Format = Literal["extended", "text"]
-
-
-class BuildResult(NamedTuple):
-    """The outcome for one file; ``error`` is the exception if ``status`` is ``"failed"``."""
-
-    path: str
-    index_path: str
-    status: Literal["built", "fresh", "failed"]
-    num_records: int | None
-    error: Exception | None
-
-
-# ---- one file ----------------------------------------------------------------------------------------
 
 
 def build_index(
@@ -109,7 +90,7 @@ def build_index(
     if format not in ("extended", "text"):
         raise ValueError(f"format is {format!r}; it must be 'extended' or 'text'")
     _refuse_to_overwrite_data(path, target)
-    version = _version(target) if is_url(target) else None
+    version = object_version(target) if is_url(target) else None
     earlier = earlier_index(target) if version != "" else None
     if earlier is not None and not drop_columns:
         keep = getattr(collector, "keep", None)
@@ -138,7 +119,7 @@ def build_index_of_url(
     """`build_index` for callers that need the index even if it cannot be written; also returns that error."""
     target = sidecar_path(url)
     try:
-        version = _version(target)
+        version = object_version(target)
         earlier = earlier_index(target) if version != "" else None
         unwritable: OSError | IndexFileError | None = None
     except OSError as error:  # it may not be looked at
@@ -174,7 +155,7 @@ def _scanned(
         raise error.at(path, error.record) from None
 
 
-def _version(target: str) -> str | None:
+def object_version(target: str) -> str | None:
     """The current ETag of the object behind a URL: ``""`` if there is none, None if it has no ETag."""
     store, key = open_store(target)
     try:
@@ -322,7 +303,7 @@ class IndexWriter:
         path = path_name(data_path)
         target = sidecar_path(path) if index_path is None else os.fsdecode(index_path)
         _refuse_to_overwrite_data(path, target)
-        version = _version(target) if is_url(target) else None
+        version = object_version(target) if is_url(target) else None
         lengths = np.array(self._lengths, np.uint64)
         ends = np.cumsum(lengths + np.uint64(FRAME_OVERHEAD), dtype=np.uint64)
         stream_size = int(ends[-1]) if len(ends) else 0
@@ -355,136 +336,3 @@ class IndexWriter:
             )
         _write(target, index, version)
         return index
-
-
-# ---- many files --------------------------------------------------------------------------------------
-
-
-def find_targets(paths: Any, recursive: bool, store: StoreOptions | None = None) -> list[str]:
-    """The data files meant; of folders only those with the usual names, as each gets an index beside it.
-
-    URLs are listed with the options ``store``, and keep them.
-    """
-    items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
-    if not items:
-        raise ValueError("no paths were given: the list is empty")
-    found: dict[str, str] = {}
-    for item in items:
-        path = path_name(item)
-        if os.path.isdir(path):
-            names = walk_folder(path, recursive=recursive, usual_only=True)
-            if not names:
-                raise FileNotFoundError(f"no data files with the usual names in folder {path}")
-        else:
-            names = expand_paths(item, usual_only=is_url(path), store=store)
-        for name in names:
-            found.setdefault(name if is_url(name) else os.path.realpath(name), name)
-    return list(found.values())
-
-
-def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None:
-    """Number of records of an index that can stay, None if it must be built.
-
-    Unless the modification time shows that the data has not changed, all of the data is checked.
-    """
-    try:
-        index = formats.load_index(target, path)
-        satisfied = getattr(collector, "satisfied_by", None)
-        if index.format != format or (satisfied is not None and not satisfied(index)):
-            return None
-        if _is_settled(path, index):
-            formats.verify_arrays(target)
-            index.check_all()
-        else:
-            check_index(path, target)
-    except (TFRecordError, OSError):
-        return None
-    return len(index)
-
-
-def _is_settled(path: str, index: RecordIndex) -> bool:
-    """Whether time or ETag say that the data is what the index was built for."""
-    local = local_path(path)
-    if local is not None:
-        return index.settled and index.mtime_ns == os.stat(local).st_mtime_ns
-    return index.etag is not None and index.etag == _version(path)
-
-
-def build_indexes(
-    paths: Any,
-    *,
-    jobs: int = 1,
-    format: Format = "extended",
-    force: bool = False,
-    recursive: bool = True,
-    collector_factory: Callable[[], Collector] | None = None,
-    progress: bool | Callable[[BuildResult], object] | None = None,
-    drop_columns: bool = False,
-    num_threads: int = 1,
-    compression_type: str | None = None,
-    store: StoreOptions | None = None,
-    on_bytes: Callable[[int], object] | None = None,
-) -> list[BuildResult]:
-    """Build the indexes of files, globs and folders, each beside its data; one result per file, in order.
-
-    Of folders, only files with the usual names are taken. An index that matches its data stays as it is,
-    unless ``force``; if size and time do not show that the data is unchanged, the data is checked. A file
-    that fails does not stop the others. ``jobs`` threads work at once (checks release the GIL). ``progress``:
-    True shows a bar of files; a callable gets each result as it becomes available, in the calling thread.
-    ``drop_columns``, ``num_threads``, ``compression_type``: as for `build_index`. ``store``: the options for
-    URLs. ``on_bytes`` gets the bytes of data done since its last call, from any thread.
-    """
-    jobs = check_threads(jobs, "jobs")
-    targets = find_targets(paths, recursive, store)
-
-    def build_one(path: str) -> BuildResult:
-        target = sidecar_path(path)
-        try:
-            collector = None if collector_factory is None else collector_factory()
-            if not force:
-                fresh = _is_fresh(path, target, format, collector)
-                if fresh is not None:
-                    return BuildResult(path, target, "fresh", fresh, None)
-            index = build_index(
-                path,
-                target,
-                format=format,
-                collector=collector,
-                num_threads=num_threads,
-                compression_type=compression_type,
-                drop_columns=drop_columns,
-                progress=False if on_bytes is None else _steps(on_bytes),
-            )
-        except (TFRecordError, OSError, ValueError, ImportError) as error:
-            return BuildResult(path, target, "failed", None, error)
-        return BuildResult(path, target, "built", len(index), None)
-
-    results: dict[int, BuildResult] = {}
-    with ExitStack() as stack:
-        told = progress if callable(progress) else None
-        report = stack.enter_context(shown(progress is True, "index", unit=" files"))
-        pool = stack.enter_context(ThreadPoolExecutor(jobs))
-        futures = {pool.submit(build_one, path): place for place, path in enumerate(targets)}
-        try:
-            for future in as_completed(futures):
-                result = future.result()
-                results[futures[future]] = result
-                report(len(results), len(targets))
-                if told is not None:
-                    told(result)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [results[place] for place in range(len(targets))]
-
-
-def _steps(told: Callable[[int], object]) -> Callable[[int, int], None]:
-    """Reports of how much of one file is done, as steps."""
-    before = 0
-
-    def report(done: int, total: int) -> None:
-        nonlocal before
-        told(done - before)
-        before = done
-
-    return report

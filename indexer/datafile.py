@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .errors import TruncatedRecordError
-from .stores.ranges import UInt64Array, join_ranges
+from .stores.pieces import UInt64Array, join_ranges
 
 __all__ = ["BytesFile", "DataFile", "ObjectFile"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from .datafile import DataFile
 from .localfile import open_descriptor
 from .stores import ObjectInfo, Store, Url, open_store
-from .stores.ranges import Pieces, UInt64Array
+from .stores.pieces import Pieces, UInt64Array
 
 __all__ = ["RemoteFile", "open_remote"]
 

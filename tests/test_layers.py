@@ -26,9 +26,11 @@ FLOORS = {
         compression outputs paths stored_columns textindex
         index shards streams
         fingerprint
+        extendedindex
         formats
         scanning
         build
+        build_many
         __init__ __main__
     """,
     "tfrecord": """

@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 from indexer.stores import objects, urls
 from indexer.stores.options import StoreOptions, Url, clean_url
-from indexer.stores.ranges import ObjectInfo, PendingRanges, Store
+from indexer.stores.pieces import PendingRanges
+from indexer.stores.ranges import ObjectInfo, Store
 
 __all__ = [
     "ObjectInfo",

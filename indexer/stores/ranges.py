@@ -20,31 +20,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from indexer.errors import RemoteError, StaleIndexError
 from indexer.stores.options import StoreOptions, clean_url
+from indexer.stores.pieces import NEAR, PendingRanges, Pieces, UInt64Array, join_ranges
 
 __all__ = [
     "Changed",
     "ObjectInfo",
     "Passing",
-    "PendingRanges",
-    "Pieces",
     "Store",
-    "UInt64Array",
-    "join_ranges",
     "side_by_side",
 ]
 
-UInt64Array = npt.NDArray[np.uint64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# The cost of a request, as bytes that could be read in the same time: closer ranges become one request.
-_GAP = 128 << 10
-# Requests for ranges never read more than this many times what was asked for, plus a gap.
-_MOST_WASTE = 8
 _PART = 8 << 20
 _PARTS_AHEAD = 3
 _STEPS_AT_ONCE = 32
@@ -203,7 +194,7 @@ class Store(ABC):
         return Stream(self, key, start, info.size if info else int(end or 0), info.etag if info else etag)
 
     def _gap(self) -> int:
-        return _GAP
+        return NEAR
 
     def _fetch(self, key: str, start: int, end: int, etag: str | None) -> Any:
         if end <= start:
@@ -229,84 +220,6 @@ class Store(ABC):
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise AssertionError("unreachable")
-
-
-class PendingRanges(NamedTuple):
-    """Ranges that are being fetched; see `Store.start_ranges`."""
-
-    futures: Sequence[Future[Any]]
-    places: UInt64Array
-
-    def result(self) -> tuple[memoryview, UInt64Array]:
-        """Wait for all: (buffer, positions). Raises the first failure and cancels the other requests."""
-        try:
-            parts = [future.result() for future in self.futures]
-        except BaseException:
-            self.cancel()
-            raise
-        buffer = memoryview(parts[0]) if len(parts) == 1 else memoryview(b"".join(parts))
-        return buffer.toreadonly(), self.places
-
-    def cancel(self) -> None:
-        for future in self.futures:
-            future.cancel()
-
-
-class Pieces(NamedTuple):
-    """Pieces of an object that are being fetched; see `Store.start_pieces`."""
-
-    begins: UInt64Array
-    stops: UInt64Array
-    futures: Sequence[Future[Any]]
-
-    def inside(
-        self, starts: UInt64Array, ends: UInt64Array
-    ) -> Callable[[], tuple[memoryview, UInt64Array]] | None:
-        """A function that waits for these ranges, as `PendingRanges.result`; None if not all are here."""
-        if not len(self.begins):
-            return None
-        which = np.searchsorted(self.begins, starts, side="right").astype(np.int64) - 1
-        if (which < 0).any() or (ends > self.stops[which]).any():
-            return None
-
-        def take() -> tuple[memoryview, UInt64Array]:
-            views = {number: memoryview(self.futures[number].result()) for number in set(which.tolist())}
-            places = zip(
-                which.tolist(), (starts - self.begins[which]).tolist(), (ends - starts).tolist(), strict=True
-            )
-            buffer = b"".join([views[number][at : at + size] for number, at, size in places])
-            sizes = ends - starts
-            return memoryview(buffer), np.cumsum(sizes, dtype=np.uint64) - sizes
-
-        return take
-
-
-def join_ranges(
-    starts: UInt64Array, ends: UInt64Array, gap: int
-) -> tuple[UInt64Array, UInt64Array, npt.NDArray[np.int64]]:
-    """Requests for ranges: (starts, ends, which request holds each range).
-
-    Ranges that overlap, or lie at most ``gap`` bytes apart, become one, as long as all requests together
-    read at most 8 times the bytes wanted, plus 128 KiB.
-    """
-    if not len(starts):
-        return starts, ends, np.zeros(0, np.int64)
-    order = np.argsort(starts, kind="stable")
-    begins, reach = starts[order], np.maximum.accumulate(ends[order])
-    holes = begins[1:].astype(np.int64) - reach[:-1].astype(np.int64)
-    wanted = int(reach[-1] - begins[0]) - int(holes[holes > 0].sum())
-    # Bridge the smallest gaps first, as many as the limit allows.
-    sizes = np.sort(holes[(holes > 0) & (holes <= gap)])
-    filled = np.cumsum(sizes)
-    allowed = (_MOST_WASTE - 1) * wanted + _GAP
-    fitting = int(np.searchsorted(filled, allowed, side="right"))
-    if fitting < len(sizes):
-        gap = int(sizes[fitting]) - 1
-    first = np.concatenate(([True], holes > gap))
-    heads = np.flatnonzero(first)
-    which = np.empty(len(starts), np.int64)
-    which[order] = np.cumsum(first) - 1
-    return begins[heads], reach[np.append(heads[1:], len(starts)) - 1], which
 
 
 class Stream:

@@ -16,7 +16,8 @@ import pytest
 from collected import PAYLOADS, Collected
 
 from indexer import build
-from indexer.build import build_index, build_indexes, check_index, sidecar_path
+from indexer.build import build_index, check_index, sidecar_path
+from indexer.build_many import build_indexes
 from indexer.errors import ChecksumError
 from indexer.formats import load_index
 

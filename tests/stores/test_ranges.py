@@ -15,7 +15,8 @@ from range_server import FAULTS, RangeServer, serve
 from indexer.errors import RemoteError, StaleIndexError
 from indexer.stores import StoreOptions, Url, open_store
 from indexer.stores.objects import ObstoreStore
-from indexer.stores.ranges import Store, join_ranges
+from indexer.stores.pieces import join_ranges
+from indexer.stores.ranges import Store
 from indexer.stores.urls import FsspecStore
 
 DATA = np.random.default_rng(0).bytes(3_000_000)

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import click
 
-from indexer.build import BuildResult, build_indexes, check_index, find_index, find_targets
+from indexer.build import check_index, find_index
+from indexer.build_many import BuildResult, build_indexes, find_targets
 from indexer.errors import TFRecordError
 from indexer.files import total_size
 from indexer.formats import load_index

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 import indexer.build
+import indexer.build_many
 from indexer.build import find_index, sidecar_path
 from indexer.errors import (
     CompressionError,
@@ -123,7 +124,7 @@ def build_index(
         return found
     if index_path is not None:
         raise ValueError("index_path works for one file only; for several, each index goes beside its file")
-    results = indexer.build.build_indexes(
+    results = indexer.build_many.build_indexes(
         paths,
         force=True,
         collector_factory=lambda: SchemaCollector(names, declared),
@@ -187,9 +188,9 @@ def build_indexes(
     force: bool = False,
     recursive: bool = True,
     collector_factory: Callable[[], indexer.build.Collector] | None = None,
-    progress: bool | Callable[[indexer.build.BuildResult], object] | None = None,
+    progress: bool | Callable[[indexer.build_many.BuildResult], object] | None = None,
     storage_options: Given | None = None,
-) -> list[indexer.build.BuildResult]:
+) -> list[indexer.build_many.BuildResult]:
     """Build the indexes of files, globs and folders, each beside its data; one `BuildResult` per file.
 
     Args:
@@ -211,7 +212,7 @@ def build_indexes(
         def collector_factory() -> SchemaCollector:
             return SchemaCollector(names)
 
-    return indexer.build.build_indexes(
+    return indexer.build_many.build_indexes(
         paths,
         jobs=jobs,
         format=format,

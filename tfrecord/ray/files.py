@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import ray
 
-from indexer.build import BuildResult, find_targets
-from indexer.build import build_indexes as build_local_indexes
+from indexer.build_many import BuildResult, find_targets
+from indexer.build_many import build_indexes as build_local_indexes
 from indexer.files import is_url
 from indexer.shards import expand_shards
 from tfrecord.repair import verify as verify_local_files

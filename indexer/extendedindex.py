@@ -1,0 +1,282 @@
+"""Reads and writes extended index files.
+
+All numbers are little-endian (docs/formats.md says what each field means)::
+
+    8 bytes   magic "TFRINDEX"
+    u32       version, 1
+    u32       bytes of the header
+    u32       CRC-32C of the header
+    u32       0
+    header    msgpack map: see `_header`
+    arrays    each at a multiple of 64 bytes: offsets (u64), lengths (u64), then the columns
+
+Such a file is mapped and opened in O(1): the header has its own checksum, sizes are compared, and the arrays
+are viewed in place. The checksums of the arrays are in the header, for `check_arrays`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from .errors import IndexFileError, TruncatedRecordError
+from .files import DataFile
+from .fingerprint import DIGEST_SIZE
+from .framing import FRAME_OVERHEAD, crc32c
+from .index import RecordIndex
+from .stored_columns import StoredArray, StoredColumns
+
+__all__ = ["MAGIC", "PREFIX_SIZE", "Fail", "check_arrays", "load_extended", "write_index"]
+
+# Makes the error for a reason.
+Fail = Callable[[str], IndexFileError]
+
+MAGIC = b"TFRINDEX"
+_VERSION = 1
+_PREFIX = struct.Struct("<8s4I")
+PREFIX_SIZE = _PREFIX.size
+_ALIGNMENT = 64
+# More than any schema needs. A hostile header is refused before it is read, or before its many small parts
+# take a hundred times their size in memory.
+_MOST_HEADER = 16 << 20
+_MOST_PARTS = 1 << 18
+# Plain numbers and fixed-size byte strings: types that can be viewed in a map without creating objects.
+_COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
+_COMPRESSIONS = ("", "gzip", "zlib")
+
+
+# ---- writing -----------------------------------------------------------------------------------------
+
+
+def write_index(file: BinaryIO, index: RecordIndex) -> None:
+    """Write the extended format to an empty binary file."""
+    arrays: list[tuple[str, npt.NDArray[Any]]] = [("", index.offsets), ("", index.lengths)]
+    masked: list[list[Any]] = []
+    for name, column in index.columns.items():
+        if not isinstance(column, np.ma.MaskedArray):
+            arrays.append((name, _little_endian(name, column)))
+        elif column.ndim == 1:
+            # Without names, so that an earlier version does not read missing values as zeros.
+            masked.append([name, len(arrays), len(arrays) + 1])
+            mask = np.ma.getmaskarray(column)
+            values = np.array(column.data)
+            values[mask] = np.zeros((), column.dtype)
+            arrays.append(("", _little_endian(name, values)))
+            arrays.append(("", np.ascontiguousarray(~mask)))
+        else:
+            raise ValueError(
+                f"column {name!r} is masked and has {column.ndim} dimensions; only one is allowed"
+            )
+    header = _header(index, arrays, masked)
+    at = file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), crc32c(header), 0))
+    at += file.write(header)
+    for _, array in arrays:
+        at += file.write(bytes(-at % _ALIGNMENT))
+        at += file.write(array.reshape(-1).view(np.uint8).data)
+
+
+def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    dtype = array.dtype.newbyteorder("<")
+    if _COLUMN_DTYPE.match(dtype.str) is None:
+        raise ValueError(
+            f"column {name!r} has type {array.dtype}; an index keeps only numbers and fixed-size bytes"
+        )
+    return np.ascontiguousarray(array, dtype)
+
+
+def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], masked: list[list[Any]]) -> bytes:
+    fields = {
+        "num_records": len(index),
+        "file_size": index.file_size,
+        "stream_size": index.stream_size,
+        "mtime_ns": index.mtime_ns,
+        "compression": index.compression,
+        "fingerprint": index.fingerprint,
+        "metadata": dict(index.metadata),
+        "digest": index.digest,
+        "settled": index.settled,
+        **({} if index.etag is None else {"etag": index.etag}),
+        "masked": masked,
+    }
+    checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
+    header, length = b"", -1
+    # Positions depend on the header's own length, which is stable after one or two rounds.
+    while len(header) != length:
+        length = len(header)
+        at = _PREFIX.size + length
+        table = []
+        for (name, array), checksum in zip(arrays, checksums, strict=True):
+            at += -at % _ALIGNMENT
+            table.append([name, array.dtype.str, list(array.shape), at, checksum])
+            at += array.nbytes
+        header = msgpack.packb({**fields, "arrays": table, "index_size": at})
+    if len(header) > _MOST_HEADER:
+        raise ValueError(f"the metadata needs {len(header)} bytes; an index holds at most {_MOST_HEADER}")
+    return header
+
+
+# ---- loading -----------------------------------------------------------------------------------------
+
+
+def load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fail) -> RecordIndex:
+    if len(head) < _PREFIX.size:
+        raise fail("the file is truncated")
+    _, version, length, checksum, zero = _PREFIX.unpack(head)
+    if version != _VERSION or zero:
+        raise fail(f"it has version {version}, but this library reads version {_VERSION}")
+    if length > min(_MOST_HEADER, file.size - _PREFIX.size):
+        raise fail("its header is longer than the file, or longer than any header may be")
+    packed = file.view(_PREFIX.size, length)
+    if crc32c(packed) != checksum:
+        raise fail("the checksum of its header does not match")
+    try:
+        fields = _unpacked(packed)
+        return _from_fields(file, fields, data_name, fail)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise fail(f"its header is not valid ({type(error).__name__}: {error})") from None
+
+
+def _unpacked(packed: memoryview) -> Any:
+    """The fields of a header; `ValueError` if there are too many."""
+    parts = 0
+
+    def count(part: Any) -> Any:
+        nonlocal parts
+        parts += 1
+        if parts > _MOST_PARTS:
+            raise ValueError("it has too many parts")
+        return part
+
+    most = _MOST_PARTS
+    return msgpack.unpackb(packed, list_hook=count, object_hook=count, max_array_len=most, max_map_len=most)
+
+
+def _number(fields: dict[str, Any], key: str, most: int = (1 << 64) - 1) -> int:
+    value = fields[key]
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{key} is out of range")
+    return value
+
+
+def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail) -> RecordIndex:
+    if _number(fields, "index_size") != file.size:
+        raise ValueError(f"the file should have {fields['index_size']} bytes, and has {file.size}")
+    count, stream_size = _number(fields, "num_records"), _number(fields, "stream_size")
+    if count * FRAME_OVERHEAD > stream_size:
+        raise ValueError("more records than the data has room for")
+    if fields["compression"] not in _COMPRESSIONS:
+        raise ValueError("unknown compression")
+    if not isinstance(fields["metadata"], dict):
+        raise ValueError("metadata is not a map")
+    mtime_ns = fields["mtime_ns"]
+    if mtime_ns is not None and type(mtime_ns) is not int:
+        raise ValueError("mtime_ns is not a number")
+    digest, settled = fields.get("digest"), fields.get("settled", False)
+    if not (digest is None or (isinstance(digest, bytes) and len(digest) == DIGEST_SIZE)):
+        raise ValueError("digest is not 16 bytes")
+    if not isinstance(settled, bool):
+        raise ValueError("settled is neither true nor false")
+    etag = fields.get("etag")
+    if etag is not None and not isinstance(etag, str):
+        raise ValueError("etag is not text")
+    arrays = [_view(file, entry) for entry in fields["arrays"]]
+    if len(arrays) < 2 or any(len(array) != count for _, array in arrays):
+        raise ValueError("the arrays have the wrong size")
+    if any(array.dtype.str != "<u8" or array.ndim != 1 for _, array in arrays[:2]):
+        raise ValueError("offsets and lengths have the wrong type")
+    index = RecordIndex(
+        arrays[0][1],
+        arrays[1][1],
+        path=data_name,
+        index_path=file.path,
+        file_size=_number(fields, "file_size"),
+        compression=fields["compression"],
+        stream_size=stream_size,
+        metadata=fields["metadata"],
+        columns=_columns(file, fields, arrays, fail),
+        format="extended",
+        mtime_ns=mtime_ns,
+        fingerprint=None if fields["fingerprint"] is None else _number(fields, "fingerprint"),
+        digest=digest,
+        settled=settled,
+        etag=etag,
+        file=file if file.mapped else None,
+    )
+    if index.compression == "" and index.file_size != index.stream_size:
+        raise ValueError("two sizes for one plain file")
+    if count == 0 and stream_size:
+        raise ValueError("no records, but bytes")
+    if count:
+        index.entries(np.array([0, count - 1], np.int64))
+    return index
+
+
+def _columns(
+    file: DataFile, fields: Any, arrays: list[tuple[str, npt.NDArray[Any]]], fail: Fail
+) -> StoredColumns:
+    """The arrays after the first two: by their names, or as the entries of ``masked`` say."""
+    stored = [
+        StoredArray(array, entry[4]) for (_, array), entry in zip(arrays, fields["arrays"], strict=True)
+    ]
+    columns: dict[str, tuple[StoredArray, StoredArray | None]] = {}
+    taken: set[int] = set()
+    for name, values, present in fields.get("masked", ()):
+        if not isinstance(name, str) or any(
+            type(place) is not int or not 2 <= place < len(arrays) or arrays[place][0] or place in taken
+            for place in (values, present)
+        ):
+            raise ValueError("a masked column is out of place")
+        if values == present or arrays[present][1].dtype != np.bool_ or arrays[values][1].ndim != 1:
+            raise ValueError("a masked column has no mask")
+        taken |= {values, present}
+        columns[name] = stored[values], stored[present]
+    for place, (name, _) in enumerate(arrays[2:], 2):
+        if place not in taken:
+            columns[name] = stored[place], None
+
+    def before_read() -> None:
+        try:
+            file.check_size()
+        except TruncatedRecordError:
+            raise fail("the index file became shorter while it was open") from None
+
+    return StoredColumns(columns, before_read=before_read if file.mapped else lambda: None, damaged=fail)
+
+
+def _view(file: DataFile, entry: Any) -> tuple[str, npt.NDArray[Any]]:
+    name, type_name, shape, at, checksum = entry
+    if not isinstance(name, str) or not isinstance(type_name, str) or _COLUMN_DTYPE.match(type_name) is None:
+        raise ValueError("an array has an unknown type")
+    if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
+        raise ValueError("an array has no shape")
+    if type(at) is not int or type(checksum) is not int or at % _ALIGNMENT:
+        raise ValueError("an array is out of place")
+    dtype = np.dtype(type_name)
+    items = 1
+    for size in shape:
+        if type(size) is not int or size < 0:
+            raise ValueError("an array has no size")
+        items *= size
+    if dtype.itemsize * items > file.size - at or at < 0:
+        raise ValueError("an array is outside the file")
+    raw = file.view(at, dtype.itemsize * items)
+    return name, np.frombuffer(raw, dtype, items).reshape(shape) if items else np.empty(shape, dtype)
+
+
+def check_arrays(file: DataFile, fail: Fail) -> None:
+    """Compare every array of an extended index with its checksum."""
+    head = file.head(PREFIX_SIZE)
+    load_extended(file, head, None, fail)
+    fields = _unpacked(file.view(PREFIX_SIZE, _PREFIX.unpack(head)[2]))
+    for place, entry in enumerate(fields["arrays"]):
+        name, array = _view(file, entry)
+        if crc32c(array.reshape(-1).view(np.uint8)) != entry[4]:
+            masked = [entry[0] for entry in fields.get("masked", ()) if place in entry[1:]]
+            which = ("offsets", "lengths")[place] if place < 2 else f"column {(masked or [name])[0]!r}"
+            raise fail(f"the checksum of its {which} does not match")
