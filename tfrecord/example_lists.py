@@ -11,11 +11,11 @@ import numpy.typing as npt
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
 from indexer.options import check_threads
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._columns.decoding import as_payloads, decode_batch
 from tfrecord._kernels.codes import REASONS, RecordClass
 from tfrecord._kernels.record_type import classify
 from tfrecord._kernels.wire_reference import WireError, fields
 from tfrecord.features import FeaturePlan, compile_features
-from tfrecord.parse import as_payloads, decode_batch
 
 __all__ = ["parse_example_list"]
 

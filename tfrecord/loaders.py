@@ -16,6 +16,7 @@ from indexer.files import is_url, path_name
 from indexer.formats import load_index
 from indexer.options import suggests_options, warn_caller
 from indexer.streams import normalize_compression
+from tfrecord._columns.decoding import decode_record
 from tfrecord._kernels.record_type import MESSAGES, SAMPLE, settle
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
@@ -23,7 +24,6 @@ from tfrecord._reading.open_files import folder_of, place
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
 from tfrecord.features import FeaturePlan, one_of
 from tfrecord.iterator_utils import check_weights, sample_iterators
-from tfrecord.parse import decode_record
 
 __all__ = [
     "example_loader",

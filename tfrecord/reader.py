@@ -23,6 +23,7 @@ from tfrecord import example_pb2 as example_pb2  # 1.x has these two names here
 from tfrecord import iterator_utils as iterator_utils
 from tfrecord._columns.arrays import Int64Array, as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord._columns.decoding import as_payloads
 from tfrecord._reading.batches import shuffled_batches, stored_batches
 from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
@@ -42,7 +43,6 @@ from tfrecord.loaders import (
     tfrecord_iterator,
     tfrecord_loader,
 )
-from tfrecord.parse import as_payloads
 from tfrecord.process import extract_feature_dict, process_feature
 from tfrecord.sampling.permutation import Permutation
 from tfrecord.schema import Schema

@@ -12,9 +12,9 @@ from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.errors import DecodeError, FeatureKindError
 from indexer.framing import frame_record
+from tfrecord._columns.decoding import decode_record
 from tfrecord._repair.turns import Stopped, Turns
 from tfrecord.features import compile_features
-from tfrecord.parse import decode_record
 
 # Read as what they are, these files of the cases are good.
 _GOOD_BY_CONTENT = {"plain_read_as_gzip", "zlib_read_as_gzip"}

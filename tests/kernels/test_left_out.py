@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.errors import DecodeError
+from tfrecord._columns.decoding import as_payloads, decode_batch
 from tfrecord._kernels.engine import decode_kernel
 from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.columns import BytesColumn
 from tfrecord.features import FixedLenFeature, compile_features
-from tfrecord.parse import as_payloads, decode_batch
 from tfrecord.reader import TFRecordReader
 from tfrecord.writer import TFRecordWriter
 

@@ -8,11 +8,11 @@ import pytest
 from messages import example, floats, ints, sequence, strings
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
+from tfrecord._columns.decoding import decode_record
 from tfrecord._kernels.record_type import classify
 from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.features import FixedLenFeature, VarLenFeature, compile_features
 from tfrecord.parse import (
-    decode_record,
     parse_example,
     parse_sequence_example,
     parse_single_example,

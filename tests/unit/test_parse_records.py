@@ -10,11 +10,10 @@ from messages import example, floats, ints, sequence, strings
 
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord import parse
+from tfrecord._columns.decoding import decode_batch, decode_record
 from tfrecord._kernels.record_type import classify
 from tfrecord.features import FixedLenFeature, RaggedFeature, VarLenFeature, compile_features
 from tfrecord.parse import (
-    decode_batch,
-    decode_record,
     parse_example,
     parse_sequence_example,
     parse_single_example,

@@ -10,10 +10,11 @@ from indexer.build import build_index
 from indexer.errors import DecodeError, FeatureKindError, IndexFileError, MissingFeatureError
 from indexer.formats import write_index
 from indexer.framing import frame_record
+from tfrecord._columns.decoding import decode_batch
 from tfrecord.columns import BytesColumn
 from tfrecord.encode import encode_sequence_example
 from tfrecord.example_pb2 import Example, SequenceExample
-from tfrecord.parse import decode_batch, parse_example
+from tfrecord.parse import parse_example
 from tfrecord.reader import TFRecordReader
 from tfrecord.schema import FeatureSchema, Schema, SchemaCollector, dense_plan, merge_schemas
 

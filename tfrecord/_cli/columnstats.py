@@ -12,9 +12,9 @@ from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._columns.decoding import decode_batch
 from tfrecord._reading.payload_batches import Batch
 from tfrecord.features import compile_features
-from tfrecord.parse import decode_batch
 
 # How many different values are counted at once; the rarest are dropped.
 _TRACKED = 4096

@@ -12,7 +12,7 @@ import numpy.typing as npt
 # (the stored dtype's bytes), None: a missing or empty row is a failure. A ragged column with b"" may be
 # missing from a single record; in a batch any may.
 _Request = tuple[str, int, tuple[int, ...] | None, bytes | None]
-# Status (see `tfrecord.parse`), row, key, two numbers that say more, step of a feature list (-1: none).
+# Status (see `codes`), row, key, two numbers that say more, step of a feature list (-1: none).
 _Failure = tuple[int, int, str | None, int, int, int]
 # Offsets and lengths (int64) and buffer ids (int32; None where none were given), or numbers; None: no kind
 # known.
@@ -95,7 +95,7 @@ def decode_varints(data: Any, simd: int = -1) -> npt.NDArray[np.int64] | int:
     """The values of a packed run, or the status that says what is wrong with it."""
 
 def record_class(payload: Any) -> int:
-    """What a payload says about the records of its file: a `RecordClass` of `tfrecord._kernels.codes`. Every
+    """What a payload says about the records of its file: a `RecordClass` of `codes`. Every
     value is checked."""
 
 def survey(
@@ -115,7 +115,7 @@ def check_records(
     lengths: npt.NDArray[np.int64],
     buffer_ids: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.uint8]:
-    """A status (see `tfrecord.parse`) for each of the records at these places: 0 for a valid message, Example
+    """A status (see `codes`) for each of the records at these places: 0 for a valid message, Example
     or SequenceExample; else what is wrong where it first is. All of it is checked, nothing is kept.
 
     Raises:

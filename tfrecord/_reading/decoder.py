@@ -11,13 +11,13 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord._columns.decoding import bad_rows, decode_batch, decode_record
 from tfrecord._kernels.record_type import MESSAGES, SAMPLE, check_record_type, has_lists, is_valid
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.missing import Seen
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.runs import GROUP
 from tfrecord.features import Column, FeaturePlan, no_feature
-from tfrecord.parse import bad_rows, decode_batch, decode_record
 
 __all__ = [
     "LOCATED_ERRORS",

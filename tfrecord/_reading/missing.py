@@ -8,8 +8,8 @@ from typing import Any
 from indexer.errors import MissingFeatureError
 from indexer.options import known_names, listed, warn_caller
 from tfrecord._columns.batch import SequenceBatch
+from tfrecord._columns.decoding import decode_record
 from tfrecord.features import EMPTY, NAMED, Column, FeaturePlan, compile_features, other_part
-from tfrecord.parse import decode_record
 from tfrecord.schema import Schema
 
 __all__ = ["Seen", "check_known", "warn_of_absent"]

@@ -16,8 +16,8 @@ from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, VERIFY_ALL, VERIFY_NONE
 from indexer.outputs import STREAM
 from indexer.streams import Chunk, iter_chunks
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._columns.decoding import bad_rows
 from tfrecord._kernels.record_type import RecordType, Sample
-from tfrecord.parse import bad_rows
 
 # A batch ends at whichever limit comes first.
 BATCH_RECORDS = 4096

@@ -26,6 +26,7 @@ from indexer.framing import (
 from indexer.outputs import STREAM
 from indexer.streams import detect, open_stream
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._columns.decoding import INVALID, bad_rows
 from tfrecord._kernels.record_type import SAMPLE, settle
 from tfrecord._reading.payload_batches import batches
 from tfrecord._repair.inflate import inflate
@@ -33,7 +34,6 @@ from tfrecord._repair.mapped import forget, map_file, opened, spooled
 from tfrecord._repair.reports import MOST_ENTRIES, Damage, FileReport
 from tfrecord._repair.resync import FrameFinder
 from tfrecord._repair.turns import Turns
-from tfrecord.parse import INVALID, bad_rows
 
 _FIRST_BLOCK = 1 << 18
 _BLOCK = 1 << 20

@@ -10,11 +10,11 @@ import numpy as np
 from indexer.options import near_matches
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn, ColumnBatch
+from tfrecord._columns.decoding import decode_batch
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import LOCATED_ERRORS, RecordDecoder, is_damage
 from tfrecord._reading.rows import RowBatch
 from tfrecord.features import compile_features
-from tfrecord.parse import decode_batch
 from tfrecord.tfds.folder import TFDSError
 from tfrecord.tfds.leaves import Leaf, Values, nested
 

@@ -17,11 +17,11 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._cli.describe import kind_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
+from tfrecord._columns.decoding import decode_batch, decode_record
 from tfrecord._reading.payload_batches import Batch
 from tfrecord._writing.encoder import encode_example, encode_sequence_example
 from tfrecord.example_pb2 import Example, Feature, FeatureList, SequenceExample
 from tfrecord.features import FeaturePlan, VarLenFeature, compile_features
-from tfrecord.parse import decode_batch, decode_record
 
 REST = "__tfrecord_rest__"
 _ALL = compile_features(None)
