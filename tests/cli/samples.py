@@ -15,6 +15,8 @@ from tfrecord.example_pb2 import Example, SequenceExample
 Run = Callable[..., Any]
 MakeFile = Callable[..., Any]
 
+HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">\u2028"\'&'
+
 
 def png(width: int = 3, height: int = 2) -> bytes:
     """A small picture."""

@@ -144,3 +144,12 @@ def test_more_shards_than_files_may_be_open(run: Run, make_file: MakeFile, tmp_p
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert outcome.code == 0, outcome
     assert len(list(tmp_path.glob("o*-of-00120*"))) == 120
+
+
+def test_a_missing_value_never_fits(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    made = [encode_example({"n": (i, "int")} if i % 2 else {"x": (i, "int")}) for i in range(6)]
+    source, output = make_file(made), tmp_path / "o"
+    assert run("index", "--columns", "n", source).code == 0
+    for text, count in (("n<9", 3), ("n!=1", 2), ("n=0", 0)):
+        assert run("select", "--where", text, source, output).code == 0
+        assert run("info", "--json", output).json()["records"] == count, text

@@ -15,14 +15,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from samples import MakeFile, Run, examples, odd_sequences, png, wave
+from samples import HOSTILE, MakeFile, Run, examples, odd_sequences, png, wave
 
 from tfrecord._cli.viewer.data import ViewData
 from tfrecord._cli.viewer.server import ViewServer
 from tfrecord.encode import encode_example
 from tfrecord.reader import TFRecordReader
 
-HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">\u2028"\'&'
 Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 
 

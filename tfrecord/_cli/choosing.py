@@ -36,13 +36,13 @@ class Condition(NamedTuple):
     values: tuple[Any, ...]
 
     def holds(self, column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """For each entry of an array."""
+        """For each entry of an array; a masked entry, which is a missing value, never fits."""
         compare = _OPERATORS[self.sign]
         results = [
             np.asarray(compare(column, _as_stored(value, column, self.column))) for value in self.values
         ]
         joined = np.logical_and if self.sign == "!=" else np.logical_or
-        return np.asarray(joined.reduce(results), np.bool_)
+        return np.asarray(joined.reduce(results), np.bool_) & ~np.ma.getmaskarray(column)
 
 
 def _as_stored(value: str, column: npt.NDArray[Any], name: str) -> Any:
@@ -129,13 +129,14 @@ def _by_reading(reader: TFRecordReader, condition: Condition) -> npt.NDArray[np.
             continue
         column = context[condition.column]
         seen = seen or bool(context.present[condition.column].any())
-        parts.append(_rows_that_fit(column, condition))
+        parts.append(rows_that_fit(column, condition))
     if not seen and parts:
         raise click.UsageError(no_feature([condition.column], reader.schema))
     return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
 
-def _rows_that_fit(column: Any, condition: Condition) -> npt.NDArray[np.bool_]:
+def rows_that_fit(column: Any, condition: Condition) -> npt.NDArray[np.bool_]:
+    """Which rows of a feature's column have a value that fits."""
     values = column.values if isinstance(column, Ragged) else column
     flat = (
         values.to_numpy().reshape(-1) if isinstance(values, BytesColumn) else np.asarray(values).reshape(-1)

@@ -11,6 +11,7 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of
+from tfrecord._cli.histogram import Histogram
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.decoding import decode_batch
 from tfrecord._reading.payload_batches import Batch
@@ -95,7 +96,7 @@ class Counts:
 @dataclass
 class ColumnStats:
     """One feature of one kind: how many values per record (and steps, for a feature list), over the records
-    that have it. For byte strings, `least`, `greatest` and `total` refer to sizes."""
+    that have it. For byte strings, `least`, `greatest`, `total` and `histogram` refer to sizes."""
 
     kind: str
     present: int = 0
@@ -107,6 +108,7 @@ class ColumnStats:
     total: float = 0.0
     not_finite: int = 0
     top: Top = field(default_factory=Top)
+    histogram: Histogram = field(default_factory=Histogram)
 
     def add(self, values: Any, counts: Any) -> None:
         """Add the concatenated values of some records, and how many each has."""
@@ -146,6 +148,7 @@ class ColumnStats:
         self.least = low if self.least is None else min(self.least, low)
         self.greatest = high if self.greatest is None else max(self.greatest, high)
         self.total += float(values.sum(dtype=np.float64))
+        self.histogram.add(values)
 
     def merge(self, other: ColumnStats) -> None:
         self.present += other.present
@@ -155,6 +158,7 @@ class ColumnStats:
         self.total += other.total
         self.not_finite += other.not_finite
         self.top.merge(other.top)
+        self.histogram.merge(other.histogram)
         for name, choose in (("least", min), ("greatest", max)):
             mine, its = getattr(self, name), getattr(other, name)
             if its is not None:

@@ -62,6 +62,22 @@ def value_text(value: Any, limit: int = _TEXT) -> str:
     return numbers[0] if len(value) == 1 else _listed(numbers, len(value), _NUMBERS)
 
 
+def number_text(value: float | int | None) -> str:
+    """A number in few characters."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def counted_text(value: Any, kind: str, limit: int = 24) -> str:
+    """A value that statistics counted, of a feature of this kind."""
+    if isinstance(value, bytes):
+        return bytes_text(value, limit)
+    return str(np.float32(value)).removesuffix(".0") if kind == "float" else str(value)
+
+
 def _listed(shown: list[str], count: int, most: int) -> str:
     if not count:
         return "[]"

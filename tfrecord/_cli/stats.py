@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
-import numpy as np
 from rich.padding import Padding
 
 from indexer.files import total_size
+from indexer.outputs import Outputs
 from tfrecord._cli.columnstats import BatchStats, ColumnStats, Counts, stats_of
 from tfrecord._cli.common import (
     MOST_ROWS,
@@ -30,10 +31,12 @@ from tfrecord._cli.common import (
     table,
     threads_option,
 )
-from tfrecord._cli.describe import bytes_text
+from tfrecord._cli.describe import counted_text, number_text
+from tfrecord._cli.histogram import blocks
 from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import safe
+from tfrecord._cli.viewer.report import report, top_values
 from tfrecord._reading.payload_batches import batches, checked, threaded
 
 
@@ -43,6 +46,7 @@ from tfrecord._reading.payload_batches import batches, checked, threaded
 @click.option(
     "--top", type=click.IntRange(0, 1000), default=5, show_default=True, help="Most frequent values."
 )
+@click.option("--html", "page", metavar="FILE", default=None, help="Write a page to FILE instead of a table.")
 @compression_option
 @record_type_option
 @threads_option
@@ -52,19 +56,21 @@ def stats(
     paths: tuple[str, ...],
     columns: list[str] | None,
     top: int,
+    page: str | None,
     compression: str | None,
     record_type: str,
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Count, missing, range, mean, number of values and most frequent values of every column.
+    """Count, missing, range, mean, histogram, number of values and most frequent values of every column.
 
-    One pass, constant memory. For byte strings, range and mean refer to their sizes. Records that are not
-    valid messages are named and counted as records without features; the exit code is then 1.
+    One pass, constant memory. For byte strings, range, mean and histogram refer to their sizes. Records that
+    are not valid messages are named and counted as records without features; the exit code is then 1.
 
     \b
-    Example:
+    Examples:
       tfrecord stats data.tfrecord --columns label
+      tfrecord stats data.tfrecord --html report.html
     """
     files = expand(paths)
     total = total_size(files)
@@ -81,14 +87,19 @@ def stats(
     missing = [name for name in columns or () if not any(key[1] == name for key in result.columns)]
     if missing and result.rows:
         raise click.UsageError(no_feature(missing, result.names))
+    found_all = {**document(result, top), "invalid": problems.num_invalid}
+    if page is not None:
+        with Outputs(files) as outputs:
+            outputs.open(page).write(report(found_all, files, problems.num_invalid).encode())
     if as_json:
-        emit({**_document(result, top), "invalid": problems.num_invalid})
-    else:
+        emit(found_all)
+    elif page is None:
         _print(result, top)
     return problems.finish("counted, without features")
 
 
-def _document(result: BatchStats, top: int) -> dict[str, Any]:
+def document(result: BatchStats, top: int) -> dict[str, Any]:
+    """The statistics as JSON has them, and as the page of `--html` and the viewer show them."""
     present: dict[tuple[str, str], int] = {}
     for (where, name, _), found in result.columns.items():
         present[where, name] = present.get((where, name), 0) + found.present
@@ -115,6 +126,7 @@ def _document(result: BatchStats, top: int) -> dict[str, Any]:
                 "max": found.greatest,
                 "mean": found.mean,
                 "not_finite": found.not_finite,
+                "histogram": [asdict(bar) for bar in found.histogram.bars()],
                 "top": _top(found, top),
                 "top_error": found.top.error,
             }
@@ -154,16 +166,18 @@ def _print(result: BatchStats, top: int) -> None:
         return
     wide = out.width >= 110
     right = ("missing", "values", "min", "max", "mean")
-    rows = table("feature", "kind", *right, "most frequent", right=right)
-    items = _document(result, top)["columns"]
+    rows = table("feature", "kind", *right, "histogram", "most frequent", right=right)
+    items = document(result, top)["columns"]
     for item in items[:MOST_ROWS]:
         each = _each(item["values_per_record"])
         steps = f" ({_each(item['steps_per_record'])} steps)" if "where" in item else ""
+        drawn = blocks([bar["count"] for bar in item["histogram"]])
         if not wide:  # a table would break up names and numbers
             words = f"{item['name']}{steps}  {item['kind']}, {item['missing']:,} missing, {each} values"
             if item["min"] is not None:
-                words += f", {_number(item['min'])} to {_number(item['max'])}, mean {_number(item['mean'])}"
-            out.print(plain(words))
+                low, high, mean = (number_text(item[key]) for key in ("min", "max", "mean"))
+                words += f", {low} to {high}, mean {mean}"
+            out.print(plain(words + (f"  {drawn}" if drawn else "")))
             if frequent := _frequent(item, top):
                 out.print(Padding(plain(frequent), (0, 0, 0, 4)))
             continue
@@ -173,9 +187,10 @@ def _print(result: BatchStats, top: int) -> None:
             item["kind"],
             f"{item['missing']:,}",
             each,
-            _number(item["min"]),
-            _number(item["max"]),
-            _number(item["mean"]),
+            number_text(item["min"]),
+            number_text(item["max"]),
+            number_text(item["mean"]),
+            drawn,
             _frequent(item, top),
         )
     if wide:
@@ -183,7 +198,9 @@ def _print(result: BatchStats, top: int) -> None:
     if len(items) > MOST_ROWS:
         out.print(more_text(len(items)))
     if any(item["of"] == "bytes" for item in items):
-        out.print("(values: how many a record has; for bytes, min, max and mean refer to their sizes)")
+        out.print(
+            "(values: how many a record has; for bytes, min, max, mean and histogram are of their sizes)"
+        )
 
 
 def _each(per: dict[str, Any]) -> str:
@@ -193,31 +210,11 @@ def _each(per: dict[str, Any]) -> str:
     return f"{per['min']}..{per['max']} ({per['mean']:.3g})"
 
 
-def _number(value: float | int | None) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
 def _frequent(item: dict[str, Any], top: int) -> str:
-    if not item["top"]:
+    values = top_values(item)
+    if not values:
         return "(differ)" if top and item["values"] else ""
-    if item["values"] > 2 and item["top"][0]["count"] == 1:
-        return "(differ)"
-    if item["top"][0]["count"] <= 2 * item["top_error"]:
-        return "(differ)"
     about = "~" if item["top_error"] else ""
-    shown = []
-    for entry in item["top"][:top]:
-        value = entry["value"]
-        text = (
-            bytes_text(value, 24)
-            if isinstance(value, bytes)
-            else str(np.float32(value)).removesuffix(".0")
-            if item["kind"] == "float"
-            else value
-        )
-        shown.append(f"{text} {about}{entry['count']:,}x")
-    return ", ".join(shown)
+    return ", ".join(
+        f"{counted_text(entry['value'], item['kind'])} {about}{entry['count']:,}x" for entry in values[:top]
+    )

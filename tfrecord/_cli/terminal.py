@@ -10,7 +10,14 @@ from contextlib import contextmanager
 
 _ERRORS = "tfrecord.plain"
 # Replacements for our own characters that the encoding lacks.
-_PLAIN = {"…": "...", "«": "<<", "»": ">>", "·": "-", "×": "x"}
+_PLAIN = {
+    "…": "...",
+    "«": "<<",
+    "»": ">>",
+    "·": "-",
+    "×": "x",
+    **dict(zip("▁▂▃▄▅▆▇█", "_.:-=+*#", strict=True)),
+}
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:
