@@ -34,7 +34,8 @@ FLOORS = {
         __init__ __main__
     """,
     "tfrecord": """
-        _startup _kernels errors _optional example_pb2 features iterator_utils tools
+        _dtypes _startup _kernels errors _optional example_pb2 iterator_utils tools
+        features
         _columns process sampling tensor_proto
         schema
         _writing columns mixing parse

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
-from tfrecord.features import check_cast, resolve_dtype
+from tfrecord._dtypes import check_cast, resolve_dtype
 
 __all__ = ["extract_feature_dict", "process_feature"]
 

@@ -10,8 +10,9 @@ import numpy as np
 from indexer.errors import DecodeError, MissingFeatureError
 from tfrecord._columns.batch import BytesColumn, Ragged
 from tfrecord._columns.raw import bad_row, raw_shape, unpack
+from tfrecord._dtypes import check_cast
 from tfrecord._kernels.codes import BYTES, UNKNOWN
-from tfrecord.features import Column, check_cast
+from tfrecord.features import Column
 
 __all__ = ["finish_column", "finish_value"]
 

@@ -17,7 +17,7 @@ from indexer.files import is_url, most_descriptors
 from indexer.stores import open_store
 from tfrecord._writing.encoder import Record, RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
-from tfrecord._writing.sink import local_path
+from tfrecord._writing.targets import local_path
 from tfrecord._writing.writer import TFRecordWriter, write_rows
 
 __all__ = ["ShardedTFRecordWriter"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import zlib
@@ -12,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from indexer import files, framing, streams
-from indexer.atomic import lock, unlock
+from indexer import framing, streams
+from indexer.atomic import unlock
 from indexer.commits import settle
 from indexer.compression import WINDOW_BITS
 from indexer.errors import TFRecordError
 from indexer.options import warn_caller
 from indexer.stores.upload import Upload
+from tfrecord._writing.targets import is_file, local_path, open_locked, open_url, take_lock
 
 _MODES = ("w", "x", "a")
 _READ_SIZE = 1 << 14
@@ -57,18 +57,18 @@ class Output:
         self._compressor = None if bits is None else zlib.compressobj(wbits=bits)
 
     def _open(self, target: Any, mode: str) -> None:
-        if _is_file(target):
+        if is_file(target):
             self._adopt(target, mode)
             return
         path = local_path(target)
         if path is None:
             self.path = os.fsdecode(target)
-            self._file = self._upload = _open_url(self.path, mode)
+            self._file = self._upload = open_url(self.path, mode)
         else:
             self.path = path
             self.is_local = True
             settle(os.path.dirname(path))
-            self._file = _open_locked(path, mode)
+            self._file = open_locked(path, mode)
             try:
                 keep = self._check_tail(path) if mode == "a" and os.path.isfile(path) else None
                 if keep is not None:
@@ -195,7 +195,7 @@ class Output:
     def _resume(self) -> None:
         assert self.path is not None and self._base is not None
         self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
-        _take_lock(self._file, self.path)
+        take_lock(self._file, self.path)
         self._owned = [self._file]
         self._parked = False
         self._file.seek(self._base + self._sent)
@@ -326,33 +326,6 @@ class Output:
             self._owned = []
 
 
-def _open_locked(path: str, mode: str) -> io.FileIO:
-    """Open a local path for writing, unbuffered, so that each record reaches the system in one write.
-
-    A regular file is locked first; only then does "w" truncate it. `BlockingIOError` if another writer has it
-    open.
-    """
-    if mode == "w" and (os.path.isfile(path) or not os.path.lexists(path)):
-        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        file = io.FileIO(os.open(path, flags, 0o666), "wb")
-    else:
-        file = io.FileIO(path, {"w": "wb", "x": "xb", "a": "ab"}[mode])
-    try:
-        if os.path.isfile(path):
-            _take_lock(file, path)
-            if mode == "w":
-                file.truncate(0)
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
-def _take_lock(file: io.FileIO, path: str) -> None:
-    if lock(file.fileno()) is False:
-        raise BlockingIOError(errno.EAGAIN, "another writer has this file open; close it first", path)
-
-
 def _position(file: Any) -> int | None:
     """The current position of a seekable file."""
     try:
@@ -381,29 +354,3 @@ def _padding_start(path: str) -> int | None:
                     return end
                 inflater = zlib.decompressobj(WINDOW_BITS["gzip"])
     return None
-
-
-def local_path(target: Any) -> str | None:
-    """The path of a local file; None for a file object or a URL elsewhere."""
-    if _is_file(target):
-        return None
-    return files.local_path(os.fsdecode(os.fspath(target)))
-
-
-def target_path(target: Any) -> str | None:
-    """The local path or URL to write to; None for a file object."""
-    if _is_file(target):
-        return None
-    path = os.fsdecode(os.fspath(target))
-    return files.local_path(path) or path
-
-
-def _is_file(target: Any) -> bool:
-    """A file object, or the result of fsspec.open() (which is also a PathLike)."""
-    return hasattr(target, "write") or (hasattr(target, "open") and hasattr(target, "full_name"))
-
-
-def _open_url(url: str, mode: str) -> Upload:
-    if mode == "a":
-        raise ValueError(f"{url}: appending needs a local file")
-    return Upload(url, new=mode == "x")

@@ -13,7 +13,7 @@ from indexer.outputs import Outputs, is_special
 from tfrecord._writing.encoder import RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord._writing.index import OldIndexes, WrittenIndex
-from tfrecord._writing.sink import local_path
+from tfrecord._writing.targets import local_path
 from tfrecord._writing.writer import Mode, TFRecordWriter, write_rows
 
 __all__ = ["write"]

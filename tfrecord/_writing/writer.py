@@ -30,7 +30,8 @@ from tfrecord._writing.encoder import (
 )
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord._writing.index import OldIndexes, WrittenIndex
-from tfrecord._writing.sink import Output, target_path
+from tfrecord._writing.sink import Output
+from tfrecord._writing.targets import target_path
 from tfrecord._writing.values import describe
 
 __all__ = ["TFRecordWriter", "write_rows"]
