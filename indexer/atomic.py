@@ -22,11 +22,12 @@ try:
 except ImportError:  # no such locks on this system: siblings of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["folder_beside", "is_at", "lock", "replace_file", "sync_folder", "unlock"]
+__all__ = ["check_name", "folder_beside", "is_at", "lock", "replace_file", "sync_folder", "unlock", "unwritable"]
 
 # Siblings are numbered; this many numbers beyond the one in use are checked for leftovers.
 _LOOK_FURTHER = 16
-_LONGEST_NAME = 255
+# Some file systems (eCryptfs) allow no longer names; most allow 255 bytes.
+_LONGEST_NAME = 143
 _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FOLDER_NAME = re.compile(r"\.tfrecord-[0-9a-f]{16}\.tmp")
 
@@ -84,8 +85,14 @@ def _remove_if_dead(path: str, flags: int = os.O_RDWR, remove: Callable[[str], o
         os.close(descriptor)
 
 
-def _unwritable(error: OSError, path: str) -> OSError:
-    """The error, about the file that the user named: the name of a sibling would be confusing."""
+def check_name(path: str) -> None:
+    """OSError if the name is too long for its folder, so that no file could be written there."""
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        os.lstat(path)
+
+
+def unwritable(error: OSError, path: str) -> OSError:
+    """The error, about the file that the user named: the name of a temporary file would be confusing."""
     return type(error)(error.errno, f"{os.strerror(error.errno or 0)}, so it cannot be written", path)
 
 
@@ -144,17 +151,21 @@ def replace_file(path: str) -> Iterator[BinaryIO]:
     path = os.path.realpath(path)
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder, not the name of a file to write")
+    check_name(path)
     sibling = _Sibling(path)
     try:
         try:
             sibling.create()
         except OSError as error:
-            raise _unwritable(error, path) from error
+            raise unwritable(error, path) from error
         with open(sibling.descriptor, "wb", closefd=False) as file:  # the lock outlives it
             yield file
             file.flush()
             os.fsync(sibling.descriptor)
-            os.replace(sibling.name, path)
+            try:
+                os.replace(sibling.name, path)
+            except OSError as error:
+                raise unwritable(error, path) from error
     except BaseException as error:
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = path  # an error such as a full disk names the file that did not fit
@@ -186,7 +197,7 @@ def folder_beside(place: str) -> Iterator[str]:
             try:
                 os.mkdir(path)
             except OSError as error:
-                raise _unwritable(error, place) from error
+                raise unwritable(error, place) from error
             try:
                 descriptor = os.open(path, _OPEN_FOLDER)
             except FileNotFoundError:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import formats
-from .atomic import replace_file
+from .atomic import check_name, replace_file
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import (
     DecodeError,
@@ -45,6 +45,7 @@ __all__ = [
     "build_index",
     "build_index_of_url",
     "check_index",
+    "check_index_name",
     "earlier_index",
     "find_index",
     "object_version",
@@ -204,11 +205,28 @@ def _refuse_to_lose(earlier: RecordIndex, path: str, format: Format, collects: b
         )
 
 
+def check_index_name(path: str, target: str | None = None) -> None:
+    """OSError if the index of a file would have too long a name; ``target``: None for the sidecar."""
+    target = sidecar_path(path) if target is None else target
+    if is_url(target):
+        return
+    try:
+        check_name(target)
+    except OSError as error:
+        reason = (
+            f"{os.strerror(error.errno or 0)} for the index of {path}: give the data file a shorter name, or "
+            "build the index under another name with tfrecord.build_index(path, index_path) and open it with "
+            "TFRecordReader(path, index=index_path)"
+        )
+        raise type(error)(error.errno, reason, target) from None
+
+
 def _refuse_to_overwrite_data(path: str, target: str) -> None:
     if is_url(target):
         if not target.endswith(".tfindex"):
             raise ValueError(f"{target}: the name of an index behind a URL must end in .tfindex")
         return
+    check_index_name(path, target)
     if not os.path.exists(target):
         return
     if os.path.exists(path) and os.path.samefile(path, target):

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from .atomic import is_at, lock, sync_folder
+from .atomic import is_at, lock, sync_folder, unwritable
 from .names import index_names
 
 __all__ = ["commit", "settle"]
@@ -179,7 +179,10 @@ class _Journal:
                 except OSError:  # this file system has no hard links
                     with suppress(FileNotFoundError):
                         os.rename(final, self._old(number))
-            os.replace(new, final)
+            try:
+                os.replace(new, final)
+            except OSError as error:
+                raise unwritable(error, final) from error
         for _, name, was_there in self.moves:
             for index in index_names(name) if was_there else ():
                 if index not in names:

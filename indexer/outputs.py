@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import BinaryIO, Protocol, TypeVar
 
-from indexer.atomic import folder_beside, sync_folder
+from indexer.atomic import check_name, folder_beside, sync_folder, unwritable
 from indexer.commits import commit, settle
 from indexer.files import is_url, local_path
 from indexer.names import index_names
@@ -120,6 +120,7 @@ class Outputs:
             raise FileExistsError(f"{path} is written twice")
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise FileNotFoundError(f"the folder of {path} does not exist")
+        check_name(path)
 
     def open(self, path: str) -> BinaryIO:
         """A binary file whose content becomes `path`; `-` is standard output."""
@@ -164,7 +165,10 @@ class Outputs:
         if len(self._moves) == 1:
             ((temporary, final),) = self._moves
             replaced = os.path.lexists(final)
-            os.replace(temporary, final)
+            try:
+                os.replace(temporary, final)
+            except OSError as error:
+                raise unwritable(error, final) from error
             for index in index_names(final) if replaced else ():
                 Path(index).unlink(missing_ok=True)
             sync_folder(os.path.dirname(final))

@@ -8,6 +8,7 @@ import pytest
 
 from indexer import atomic
 from indexer.atomic import folder_beside, replace_file
+from indexer.outputs import Outputs
 
 
 def beside(path: Path) -> list[str]:
@@ -152,6 +153,38 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         with replace_file(str(tmp_path / "absent" / "f")):
             pass
     assert caught.value.filename == str(tmp_path / "absent" / "f")
+
+
+def test_names_too_long(tmp_path: Path) -> None:
+    path = str(tmp_path / ("n" * 256))
+    for make in (lambda: replace_file(path).__enter__(), lambda: Outputs().open(path)):
+        with pytest.raises(OSError, match="too long") as caught:
+            make()
+        assert caught.value.filename == path and caught.value.filename2 is None
+    with replace_file(str(tmp_path / ("n" * 255))) as file:
+        assert max(map(len, os.listdir(tmp_path))) <= 143
+        file.write(b"new")
+    assert list(map(len, os.listdir(tmp_path))) == [255]
+
+
+def test_errors_of_renaming_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+
+    def refuse(source: str, target: str) -> None:
+        raise PermissionError(1, "Operation not permitted", source, None, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    for count in (0, 1, 2):  # files written with `Outputs`
+        with pytest.raises(PermissionError, match="cannot be written") as caught:
+            if count:
+                with Outputs() as outputs:
+                    for number in range(count):
+                        outputs.open(f"{path}{number or ''}")
+            else:
+                with replace_file(str(path)):
+                    pass
+        assert caught.value.filename == str(path) and caught.value.filename2 is None
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -153,6 +153,38 @@ def test_long_names_get_an_index(length: int, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [path.name, path.name + ".tfindex"]
 
 
+@pytest.mark.parametrize("length", [248, 250, 255])
+def test_names_too_long_for_an_index(length: int, tmp_path: Path) -> None:
+    path = tmp_path / ("n" * (length - 9) + ".tfrecord")
+    sidecar = f"{path}.tfindex"
+    for make in (
+        lambda: TFRecordWriter(path, index=True),
+        lambda: tfrecord.write(path, {"id": [1]}, index=True),
+        lambda: ShardedTFRecordWriter(str(path)[:-15], 2, index=True),
+    ):
+        with pytest.raises(OSError, match="too long for the index of .* index_path") as caught:
+            make()
+        assert caught.value.filename.endswith(".tfindex") and not os.listdir(tmp_path)
+    tfrecord.write(path, {"id": [1]})
+    for build in (lambda: tfrecord.build_index(path), lambda: TFRecordWriter(path, mode="a", index=True)):
+        with pytest.raises(OSError, match="too long for the index of .* index_path") as caught:
+            build()
+        assert caught.value.filename == sidecar
+    with pytest.warns(UserWarning, match="cannot be written .*too long.* kept in memory"):
+        assert len(tfrecord.TFRecordReader(path, index="build")) == 1
+    tfrecord.build_index(path, tmp_path / "i")
+    assert tfrecord.TFRecordReader(path, index=tmp_path / "i").has_index
+    assert sorted(os.listdir(tmp_path)) == ["i", path.name]
+
+
+def test_an_index_of_no_records_is_kept_up(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    for write in (tfrecord.write, lambda path, columns: TFRecordWriter(path).close()):
+        TFRecordWriter(path, index=True).close()
+        write(path, {"id": [1]})
+        assert tfrecord.TFRecordReader(path).has_index
+
+
 def test_shards_are_not_locked_against_themselves(tmp_path: Path) -> None:
     with ShardedTFRecordWriter(tmp_path / "t", 100) as writer:
         for number in range(300):

@@ -305,7 +305,9 @@ def _cached(path: str, options: ReadOptions, data: DataFile | None) -> RecordInd
     if not isinstance(path, Url) or data is None:
         return None
     found = cached_index(path, data)
-    return found if found and options.compression_type in ("auto", found.compression) else None
+    if found is None:
+        return None
+    return found if options.compression_type in ("auto", found.compression) else None
 
 
 def _built(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from indexer.build import check_index_name
 from indexer.compression import Compression
 from indexer.outputs import Outputs, is_special
 from tfrecord._writing.encoder import RowFrames
@@ -51,9 +52,12 @@ def write(
     if mode == "x" and os.path.lexists(path):
         raise FileExistsError(f"{path} already exists, and mode 'x' only writes new files")
     made, old = None, OldIndexes(path)
+    keeps = index or columns or (index is None and old.extended is not None)
+    if keeps:
+        check_index_name(path)
     with Outputs() as outputs:
         writer = TFRecordWriter(outputs.open(path), compression_type=compression_type)
-        if index or columns or (index is None and old.extended):
+        if keeps:
             none = np.empty(0, np.uint64)
             made = writer._index = WrittenIndex(old, writer._output.compression, none, columns)
         with writer:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from indexer.build import check_index_name
 from indexer.compression import Compression
 from indexer.errors import TFRecordError, printable
 from indexer.files import is_url
@@ -103,12 +104,15 @@ class TFRecordWriter:
             )
         self._old = OldIndexes(path) if indexable and path is not None else None
         self._wants_index = index
+        had_index = self._old is not None and self._old.extended is not None
+        keeps = index or columns or (index is None and had_index)
+        if keeps and path is not None:
+            check_index_name(path)
         self._output = Output(data_path, mode, compression_type)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
         self._untouched = None if mode == "w" else self._output.size
         self._index: WrittenIndex | None = None
-        keeps = index or columns or (index is None and self._old is not None and self._old.extended)
         if self._old is not None and keeps:
             try:
                 self._index = WrittenIndex(self._old, self._output.compression, self._output.lengths, columns)
