@@ -22,7 +22,16 @@ try:
 except ImportError:  # no such locks on this system: siblings of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_name", "folder_beside", "is_at", "lock", "replace_file", "sync_folder", "unlock", "unwritable"]
+__all__ = [
+    "check_name",
+    "folder_beside",
+    "is_at",
+    "lock",
+    "replace_file",
+    "sync_folder",
+    "unlock",
+    "unwritable",
+]
 
 # Siblings are numbered; this many numbers beyond the one in use are checked for leftovers.
 _LOOK_FURTHER = 16

@@ -119,7 +119,7 @@ __all__ = [
 ]
 
 
-_startup.imported()
+_startup.raise_again()
 
 # Modules that are loaded when they are first used, each with the package that it needs.
 _LAZY = {"ray": "ray", "tfds": "numpy", "torch": "torch"}

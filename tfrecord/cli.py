@@ -6,6 +6,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from tfrecord import _startup
+
+_startup.quit_quietly()
+
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command with `args` (default: those of the process) and return its exit code.
@@ -14,6 +18,7 @@ def main(args: Sequence[str] | None = None) -> int:
     read or written. 130: interrupted.
     """
     try:
+        _startup.raise_again()
         return _main(args)
     except KeyboardInterrupt:
         print("tfrecord: interrupted", file=sys.stderr)
