@@ -5,7 +5,7 @@ imported first, and does something only in a process that runs the command. It i
 has imported already: `signal`, `threading` or `typing` would take longer than everything before them.
 """
 
-import _signal  # `signal` without its enums
+import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import os
 import sys
 
