@@ -198,6 +198,8 @@ class FeaturePlan:
     columns: tuple[Column, ...] | None
     #: Columns whose values differ from what is stored: dense, raw, or with another dtype.
     special: tuple[Column, ...] = field(init=False, compare=False, repr=False)
+    #: Whether every column is dense and holds numbers exactly as stored.
+    plain: bool = field(init=False, compare=False, repr=False)
     #: Whether there are dense columns without values, which single records must be asked for again.
     hollow: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
@@ -207,6 +209,7 @@ class FeaturePlan:
             c for c in self.columns or () if c.shape is not None or c.dtype not in (None, "int64", "float32")
         )
         object.__setattr__(self, "special", tuple(special))
+        object.__setattr__(self, "plain", bool(self.columns) and all(c.stored for c in self.columns or ()))
         hollow = any(column.shape is not None and 0 in column.shape for column in self.special)
         object.__setattr__(self, "hollow", hollow)
         object.__setattr__(self, "_hash", hash(self.columns))

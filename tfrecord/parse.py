@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from indexer.options import check_threads
 from tfrecord._columns.batch import ColumnBatch, SequenceBatch
 from tfrecord._columns.decoding import as_payloads, decode_batch, decode_record
-from tfrecord.features import compile_features
+from tfrecord._kernels.engine import decode_kernel as kernel
+from tfrecord.features import FeaturePlan, compile_features
 
 __all__ = [
     "parse_example",
@@ -15,6 +17,11 @@ __all__ = [
     "parse_single_example",
     "parse_single_sequence_example",
 ]
+
+# The last requests that were dicts: their keys and values in turn, and the plan.
+_plans: dict[int, tuple[tuple[Any, ...], FeaturePlan]] = {}
+_MOST_PLANS = 64
+_NO_ITEMS: tuple[tuple[Any, ...], FeaturePlan] = ((), compile_features(None))
 
 
 def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1) -> ColumnBatch:
@@ -44,7 +51,7 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
     [[7]]
     """
     return decode_batch(  # type: ignore[return-value]
-        as_payloads(serialized), compile_features(features), num_threads=check_threads(num_threads)
+        as_payloads(serialized), _plan(features), num_threads=check_threads(num_threads)
     )
 
 
@@ -56,7 +63,7 @@ def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any
 
     The errors are those of `parse_example`.
     """
-    return decode_record(_payload(serialized), compile_features(features))  # type: ignore[return-value]
+    return decode_record(_payload(serialized), _plan(features))  # type: ignore[return-value]
 
 
 def parse_sequence_example(
@@ -70,8 +77,8 @@ def parse_sequence_example(
     """
     return decode_batch(  # type: ignore[return-value]
         as_payloads(serialized),
-        compile_features(context_features),
-        sequence_plan=compile_features(sequence_features),
+        _plan(context_features),
+        sequence_plan=_plan(sequence_features),
         num_threads=check_threads(num_threads),
     )
 
@@ -84,7 +91,7 @@ def parse_single_sequence_example(
     A feature list is a list with one item per step, each as `parse_single_example` returns a feature.
     """
     return decode_record(  # type: ignore[return-value]
-        _payload(serialized), compile_features(context_features), compile_features(sequence_features)
+        _payload(serialized), _plan(context_features), _plan(sequence_features)
     )
 
 
@@ -92,3 +99,20 @@ def _payload(serialized: Any) -> Any:
     if isinstance(serialized, str):
         raise TypeError("a serialized message must be bytes, not str")
     return serialized
+
+
+def _plan(features: Any) -> FeaturePlan:
+    """`compile_features`, which remembers the last dicts: hashing 40 specs costs more than decoding a record.
+
+    A dict that was changed since holds other objects, and so does another dict with the same id.
+    """
+    if type(features) is not dict:
+        return compile_features(features)
+    items, plan = _plans.get(id(features), _NO_ITEMS)
+    if not kernel.same_items(features, items):
+        held = features.copy()  # another thread may change it
+        plan = compile_features(held)
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        _plans[id(features)] = tuple(chain.from_iterable(held.items())), plan
+    return plan

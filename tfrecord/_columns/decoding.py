@@ -150,10 +150,11 @@ def _narrow(
 
 @lru_cache(maxsize=128)
 def _decoder(plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Any:
-    lists: Any = False
-    if sequence_plan is not None:
-        lists = None if sequence_plan.columns is None else tuple(map(_request, sequence_plan.columns))
-    return kernel.Decoder(None if plan.columns is None else tuple(map(_request, plan.columns)), lists)
+    columns = None if plan.columns is None else tuple(map(_request, plan.columns))
+    if sequence_plan is None:
+        return kernel.Decoder(columns, plain=plan.plain)
+    lists = None if sequence_plan.columns is None else tuple(map(_request, sequence_plan.columns))
+    return kernel.Decoder(columns, lists)
 
 
 def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | None]:
@@ -324,8 +325,10 @@ def _decode(
     lists_present = None if found_lists is None else found_lists[0]
     dropped = [row for row, _ in left_out or ()]
     _check_present(plan, sequence_plan, found[0], lists_present, payloads, dropped)
-    columns: dict[str, Any] = {}
     present, parts = found
+    if sequence_plan is None and plan.plain:
+        return ColumnBatch._trusted(parts, present, count)
+    columns: dict[str, Any] = {}
     for column, (key, kind, splits, values) in zip(plan.columns or repeat(_ANY), parts, strict=False):
         if splits is None and column.stored:
             columns[key] = values

@@ -7,14 +7,10 @@ cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object, Py_ssize_t)  # borrowed
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
-cdef extern from *:
-    """
-    /* In all versions of NumPy, the address of its first item comes first in an ndarray. */
-    static inline void *array_data(PyObject *array) {
-        return ((struct { PyObject_HEAD void *data; } *)array)->data;
-    }
-    """
-    void *array_data(object array)
+cdef extern from "ndarray.h":
+    int ndarray_start(object capsule) except -1
+    void *ndarray_data(object array)
+    object ndarray_new(object kind, object dtype, int dims, const Py_ssize_t *shape, void *data, PyObject *owner)
 
 cdef extern from "blocks.h" nogil:
     void *block_take(size_t size)

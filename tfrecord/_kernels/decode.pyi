@@ -23,7 +23,7 @@ _Values = (
 )
 
 # Presence, bool (columns, records), and the columns.
-_Found = tuple[npt.NDArray[np.bool_], list[tuple[Any, ...]]]
+_Found = tuple[npt.NDArray[np.bool_], list[tuple[Any, ...]] | dict[str, npt.NDArray[Any]]]
 
 SIMD_LEVELS: dict[str, int]
 BEST_LEVEL: int
@@ -34,7 +34,8 @@ class Decoder:
 
     `columns` of an Example, or of the context of a SequenceExample: None for all that are found. `lists`:
     False for an Example, else the feature lists. `simd` is a level of SIMD_LEVELS, -1 the processor's best;
-    ValueError where the processor does not have it.
+    ValueError where the processor does not have it. `plain` says that all columns are dense and hold numbers,
+    and that `decode` is to give them as a dict.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Decoder:
         columns: tuple[_Request, ...] | None,
         lists: tuple[_Request, ...] | bool | None = False,
         simd: int = -1,
+        plain: bool = False,
     ) -> None: ...
     def decode(
         self,
@@ -60,7 +62,7 @@ class Decoder:
 
         Gives a failure, or what was found of features and of feature lists: which records have which column,
         and the columns (key, kind, splits, values), or for lists (key, kind, splits of steps, present steps,
-        splits, values), in the order asked or found.
+        splits, values), in the order asked or found. A plain decoder gives a new dict of key to values.
 
         `splits` (int64, from 0 on, one more than rows) is None for a dense column, whose values have its
         shape. Arrays are new; byte strings are places in `buffers`, which are read only within the call.
@@ -75,6 +77,9 @@ class Decoder:
 
         Of the requests count key, kind, and whether there is a default: without one a missing feature is a
         failure, and so is a dense one without a kind."""
+
+def same_items(request: dict[Any, Any], items: tuple[Any, ...]) -> bool:
+    """Whether the keys and values of a dict, in turn, are these objects themselves."""
 
 def lengths_of(buffers: tuple[Any, ...]) -> npt.NDArray[np.int64] | int:
     """Sizes in bytes, or the place of the first that is no contiguous bytes-like."""

@@ -20,6 +20,7 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
@@ -29,9 +30,14 @@ SIMD_LEVELS = {"portable": 0, "avx2": 1, "avx512": 2}
 cdef int _BEST_LEVEL = varints_best_level()
 BEST_LEVEL = _BEST_LEVEL
 
+try:
+    from numpy._core._multiarray_umath import _ARRAY_API
+except ImportError:  # NumPy 1
+    from numpy.core._multiarray_umath import _ARRAY_API
+ndarray_start(_ARRAY_API)
+
 cdef object _empty = numpy.empty
 cdef object _ndarray = numpy.ndarray
-cdef object _FIRST = numpy.empty(1)
 cdef object _FLOAT = numpy.dtype("<f4")
 cdef object _INT64 = numpy.dtype("int64")
 cdef object _INT32 = numpy.dtype("int32")
@@ -42,6 +48,9 @@ cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint8_t _NOTHING = 0
 # Arrays of at least this many bytes use reused memory blocks.
 cdef int64_t _LARGE = 1 << 15
+
+cdef enum:
+    _MOST_DIMS = 64
 
 # Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
 cdef uint64_t _MOST_CELLS = 1 << 24
@@ -76,16 +85,28 @@ cdef class _Memory:
         PyBuffer_FillInfo(view, self, self.address, self.size, 0, flags)
 
 
-cdef object _array(int64_t count, int itemsize, object dtype, object shape):
-    """A new array of `count` items; `shape` is another way to say how many."""
-    if count * itemsize < _LARGE:
-        return _empty(shape, dtype)
-    return _ndarray(shape, dtype, _Memory(count * itemsize))
+cdef object _array(int64_t rows, int itemsize, object dtype, tuple shape=()):
+    """A new array of shape (rows, *shape)."""
+    cdef Py_ssize_t sizes[_MOST_DIMS]
+    cdef int dims = 1
+    cdef int64_t size = rows * itemsize
+    cdef _Memory memory
+    sizes[0] = rows
+    for length in shape:
+        if dims == _MOST_DIMS:
+            return _empty((rows, *shape), dtype)  # which raises NumPy's error
+        sizes[dims] = length
+        size *= sizes[dims]
+        dims += 1
+    if size < _LARGE:
+        return ndarray_new(_ndarray, dtype, dims, sizes, NULL, NULL)
+    memory = _Memory(size)
+    return ndarray_new(_ndarray, dtype, dims, sizes, memory.address, <PyObject *> memory)
 
 
 cdef inline void *_pointer(object array) noexcept:
     """The address of an array that was made here."""
-    return array_data(array)
+    return ndarray_data(array)
 
 
 cdef void *_address(object array, int flags=PyBUF_SIMPLE) except NULL:
@@ -97,8 +118,16 @@ cdef void *_address(object array, int flags=PyBUF_SIMPLE) except NULL:
     return address if address != NULL else <void *> &_NOTHING
 
 
-if _address(_FIRST) != _pointer(_FIRST):
-    raise ImportError("the kernel does not support the array layout of this version of NumPy")
+cdef bint _is_whole(object array, tuple shape) except -1:
+    """Whether the C functions of NumPy made what they were asked for."""
+    return (
+        type(array) is _ndarray and array.shape == shape and array.dtype == _INT64
+        and array.flags.carray and _address(array) == _pointer(array)
+    )
+
+
+if not _is_whole(_array(2, 8, _INT64, (3,)), (2, 3)) or not _is_whole(_array(_LARGE, 8, _INT64), (_LARGE,)):
+    raise ImportError("the kernel does not support the C functions of this version of NumPy")
 
 
 cdef object _contiguous(object array, Py_ssize_t count, object dtype):
@@ -171,9 +200,10 @@ cdef class Decoder:
     cdef int num_tables, level
     cdef list kept
     cdef tuple names, list_names
-    cdef object optional, list_optional
+    # The keys, without values, if batches come as a dict.
+    cdef dict plain
 
-    def __init__(self, columns, lists=False, int simd=-1):
+    def __init__(self, columns, lists=False, int simd=-1, bint plain=False):
         if self.kept is not None:
             raise TypeError("a Decoder can be initialized only once")
         self.level = _simd_level(simd)
@@ -182,6 +212,11 @@ cdef class Decoder:
         self.names = self.request(&self.tables[0], columns)
         self.list_names = self.request(&self.tables[1], None if lists is False else lists)
         self.tables[1].is_lists = 1
+        if plain:
+            if lists is not False or not columns or not all(kind > KIND_BYTES and shape is not None
+                                                            for _, kind, shape, _ in columns):
+                raise ValueError("only dense columns of numbers are plain")
+            self.plain = dict.fromkeys([name for name, _ in self.names])
 
     def __dealloc__(self):
         table_free(&self.tables[0])
@@ -448,7 +483,7 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
     if slot.shape == SLOT_ONE:
         return PyBytes_FromStringAndSize(<const char *> <uintptr_t> slot.at, slot.length)
     if slot.shape == SLOT_VALUE:
-        array = _empty(1, _FLOAT if kind == KIND_FLOAT else _INT64)
+        array = _array(1, 8, _FLOAT if kind == KIND_FLOAT else _INT64)
         if kind == KIND_FLOAT:
             (<uint32_t *> _pointer(array))[0] = <uint32_t> slot.at
         else:
@@ -492,6 +527,19 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
 
 
 include "decode_assembly.pxi"
+
+
+def same_items(dict request not None, tuple items not None):
+    cdef Py_ssize_t at = 0, i = 0, count = len(items)
+    cdef PyObject *key
+    cdef PyObject *value
+    if 2 * len(request) != count:
+        return False
+    while PyDict_Next(request, &at, &key, &value):
+        if i >= count or key != PyTuple_GET_ITEM(items, i) or value != PyTuple_GET_ITEM(items, i + 1):
+            return False
+        i += 2
+    return True
 
 
 def lengths_of(tuple buffers not None):

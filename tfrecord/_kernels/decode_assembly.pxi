@@ -9,6 +9,8 @@ cdef class _Assembly:
     cdef bint with_ids
     # A column: [key, kind, outer, step_present, splits, values]; outer and step_present of lists only.
     cdef tuple columns
+    # The values of each column, if the decoder is plain.
+    cdef dict plain
     # For each table, which record has which column: bool (columns, rows).
     cdef list present
 
@@ -36,14 +38,28 @@ cdef class _Assembly:
                     raise MemoryError
         for t in range(first.num_tables):
             names = self.decoder.list_names if t else self.decoder.names
-            self.present[t] = _array(first.tables[t].num_columns * self.rows, 1, _BOOL, (first.tables[t].num_columns, self.rows))
+            self.present[t] = _array(first.tables[t].num_columns, 1, _BOOL, (self.rows,))
             flags = <uint8_t *> _pointer(self.present[t])
+            if self.decoder.plain is not None:
+                self.allocate_plain(flags)
+                continue
             for i in range(first.tables[t].num_columns):
                 if first.tables[t].discover:
                     key, shape = _key_text(&first.tables[t].columns[i]), None
                 else:
                     key, shape = names[i]
                 (<list> self.columns[t]).append(self.allocate_column(t, i, key, shape, flags + i * self.rows))
+        return 0
+
+    cdef int allocate_plain(self, uint8_t *flags) except -1:
+        """What `allocate_column` does, where every column is dense and holds numbers."""
+        cdef Py_ssize_t i = 0
+        self.plain = self.decoder.plain.copy()
+        for key, shape in self.decoder.names:
+            values = self.new_values(self.decoder.tables[0].columns[i].kind, self.rows, 1, shape)
+            self.plain[key] = values
+            self.aim_dense(0, i, values, flags + i * self.rows)
+            i += 1
         return 0
 
     cdef list allocate_column(self, int t, Py_ssize_t i, object key, object shape, uint8_t *flags):
@@ -57,35 +73,53 @@ cdef class _Assembly:
         outer = steps = splits = values = None
         if t:
             outer, slots = self.join_steps(i, flags)
-            steps = _array(slots, 1, _BOOL, slots)
+            steps = _array(slots, 1, _BOOL)
             present = <uint8_t *> _pointer(steps)
         if count < 0:
-            splits = _array(slots + 1, 8, _INT64, slots + 1)
+            splits = _array(slots + 1, 8, _INT64)
             split_data = <int64_t *> _pointer(splits)
             split_data[0] = 0
         else:
-            values = self.new_values(kind, slots * count, (slots, *shape) if shape else slots)
+            values = self.new_values(kind, slots, count, shape)
+        if count >= 0:
+            self.aim_dense(t, i, values, present)
+            return [key, kind, outer, steps, splits, values]
         for c in range(self.chunks.count):
             chunk = &self.chunks.items[c]
             out = &chunk.outputs[t][i]
             out.present = present + at
+            out.splits = split_data + 1 + at
             out.kind = kind
             out.level = out.sink.level = self.decoder.level
-            if count < 0:
-                out.splits = split_data + 1 + at
-            else:
-                self.aim(out, kind, values, at * count)
-                if count == 1 and chunk.num_tables == 1 and kind != KIND_BYTES:
-                    chunk.tables[0].columns[i].direct = out.sink.floats if kind == KIND_FLOAT else out.sink.ints
-                    memset(out.present, 1, chunk.count)
             at += chunk.tables[t].columns[i].num_slots
         return [key, kind, outer, steps, splits, values]
+
+    cdef int aim_dense(self, int t, Py_ssize_t i, object values, uint8_t *present) except -1:
+        """Make the chunks write a dense column: to `values`, and whether rows are present."""
+        cdef decode_chunk *chunk
+        cdef scan_column *column
+        cdef column_output *out
+        cdef Py_ssize_t c
+        cdef int64_t at = 0
+        for c in range(self.chunks.count):
+            chunk = &self.chunks.items[c]
+            column = &chunk.tables[t].columns[i]
+            out = &chunk.outputs[t][i]
+            out.present = present + at
+            out.kind = column.kind
+            out.level = out.sink.level = self.decoder.level
+            self.aim(out, column.kind, values, at * column.count)
+            if column.count == 1 and chunk.num_tables == 1 and column.kind != KIND_BYTES:
+                column.direct = out.sink.floats if column.kind == KIND_FLOAT else out.sink.ints
+                memset(out.present, 1, chunk.count)
+            at += column.num_slots
+        return 0
 
     cdef tuple join_steps(self, Py_ssize_t i, uint8_t *present):
         """The outer splits of a list column and the number of its steps; tells which records have it."""
         cdef decode_chunk *chunk
         cdef Py_ssize_t c
-        outer = _array(self.rows + 1, 8, _INT64, self.rows + 1)
+        outer = _array(self.rows + 1, 8, _INT64)
         cdef int64_t *splits = <int64_t *> _pointer(outer)
         cdef int64_t total = 0, row
         cdef scan_column *column
@@ -99,13 +133,15 @@ cdef class _Assembly:
         splits[self.rows] = total
         return outer, total
 
-    cdef object new_values(self, int kind, int64_t count, object shape):
+    cdef object new_values(self, int kind, int64_t rows, int64_t count=1, tuple shape=()):
+        """Room for values of a kind, `count` in each row of a shape."""
         if kind == KIND_BYTES:
-            ids = _array(count, 4, _INT32, count) if self.with_ids else None
-            return _array(count, 8, _INT64, count), _array(count, 8, _INT64, count), ids
+            rows *= count
+            ids = _array(rows, 4, _INT32) if self.with_ids else None
+            return _array(rows, 8, _INT64), _array(rows, 8, _INT64), ids
         if kind == KIND_FLOAT:
-            return _array(count, 4, _FLOAT, shape)
-        return _array(count, 8, _INT64, shape) if kind == KIND_INT64 else None
+            return _array(rows, 4, _FLOAT, shape)
+        return _array(rows, 8, _INT64, shape) if kind == KIND_INT64 else None
 
     cdef int aim(self, column_output *out, int kind, object values, int64_t at) except -1:
         """Make a chunk write its values from position `at`."""
@@ -169,7 +205,7 @@ cdef class _Assembly:
                 needed = 1
                 for c in range(self.chunks.count):
                     total += self.chunks.items[c].outputs[t][i].total
-                column[5] = self.new_values(kind, total, total)
+                column[5] = self.new_values(kind, total)
                 base = 0
                 for c in range(self.chunks.count):
                     chunk = &self.chunks.items[c]
@@ -185,10 +221,14 @@ cdef class _Assembly:
     cdef tuple results(self, int t):
         cdef int64_t rows = self.chunks.rows()
         present = self.present[t]
+        if self.plain is not None:
+            if rows < self.rows:  # records were left out, so there is unused room
+                return present[:, :rows], {key: values[:rows] for key, values in self.plain.items()}
+            return present, self.plain
         if t:
             return present, [tuple(column) for column in self.columns[1]]
         columns = [(key, kind, splits, values) for key, kind, _, _, splits, values in self.columns[0]]
-        if rows < self.rows:  # records were left out, so there is unused room
+        if rows < self.rows:
             present = present[:, :rows]
             columns = [(key, kind, *_first_rows(rows, splits, values)) for key, kind, splits, values in columns]
         return present, columns

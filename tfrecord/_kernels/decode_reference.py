@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -111,6 +113,12 @@ def check_records(buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_i
     return statuses
 
 
+def same_items(request: dict[Any, Any], items: tuple[Any, ...]) -> bool:
+    """Whether a dict holds these objects; see `decode.pyi`."""
+    found = tuple(chain.from_iterable(request.items()))
+    return len(found) == len(items) and all(map(is_, found, items))
+
+
 def lengths_of(buffers: tuple[Any, ...]) -> Any:
     """Sizes in bytes (int64), or the position of the first one that is not bytes-like."""
     lengths = np.empty(len(buffers), np.int64)
@@ -200,8 +208,11 @@ Request = tuple[str, int, Any, Any]
 class Decoder:
     """See `decode.pyi`."""
 
-    def __init__(self, columns: tuple[Request, ...] | None, lists: Any = False, simd: int = -1) -> None:
+    def __init__(
+        self, columns: tuple[Request, ...] | None, lists: Any = False, simd: int = -1, plain: bool = False
+    ) -> None:
         self._columns = columns
+        self._plain = plain
         self._lists = lists
         self._wanted = None if columns is None else {column[0].encode() for column in columns}
         self._wanted_lists: Any = (
@@ -248,7 +259,10 @@ class Decoder:
                 return (error.args[0], row, None, 0, 0, -1), None, None
             except Mismatch as error:
                 return (error.args[0], row, *error.args[1:], error.step), None, None
-        found = _flags([c.present for c in columns.values()], count), [c.finish() for c in columns.values()]
+        finished: Any = [column.finish() for column in columns.values()]
+        if self._plain:
+            finished = {key: values for key, _, _, values in finished}
+        found = _flags([column.present for column in columns.values()], count), finished
         if self._lists is False:
             return None, found, None
         listed = [[row is not None for row in rows] for _, rows in lists.values()]
