@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
 from tfrecord._columns.text import bytes_text, items_text
-from tfrecord._columns.to_arrow import binary_array, fixed_lists, large_binary_array, stream_of
+from tfrecord._columns.to_arrow import ArrowColumn, binary_array, fixed_lists, large_binary_array
 
 # Up to this mean length, gathering byte by byte in numpy beats one Python slice per value.
 _GATHER_UP_TO = 64
@@ -18,7 +18,7 @@ _GATHER_UP_TO = 64
 _GATHER_BYTES = 1 << 22
 
 
-class BytesColumn:
+class BytesColumn(ArrowColumn):
     """n byte strings as places in buffers: nothing is copied until a value is requested.
 
     `buffers` are bytes-like objects (often memoryviews over mapped files) that the column keeps alive.
@@ -256,18 +256,6 @@ class BytesColumn:
         if array is None:
             array = large_binary_array(self._joined(), splits_of(self.lengths))
         return fixed_lists(array, self.shape)
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars and others: the capsules of `to_arrow()`."""
-        return self.to_arrow().__arrow_c_array__(requested_schema)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars and others: a stream of the one array of `to_arrow()`."""
-        return stream_of(self.to_arrow(), requested_schema)
-
-    def __arrow_c_schema__(self) -> Any:
-        """For pyarrow and others: the type of `to_arrow()`."""
-        return self[:0].to_arrow().type.__arrow_c_schema__()
 
     def to_torch(self) -> list[Any]:
         """A list of bytes: torch has no tensor of byte strings."""

@@ -11,17 +11,18 @@ import numpy.typing as npt
 
 from tfrecord._columns.arrays import BoolArray, as_position, as_positions, is_integer
 from tfrecord._columns.batch_text import html, lines, title
+from tfrecord._columns.exports import ArrowBatch
 from tfrecord._columns.frames import record_batches
 from tfrecord._columns.from_arrow import columns_of
 from tfrecord._columns.ragged import Ragged, TensorRagged, as_column, concat_columns, same_column
-from tfrecord._columns.tables import TableOptions, Text, pandas_of, table_options
+from tfrecord._columns.tables import TableOptions, Text, table_options
 from tfrecord._columns.tensors import tensor_of
 from tfrecord._optional import optional
 
 __all__ = ["ColumnBatch", "record_batch"]
 
 
-class ColumnBatch(Mapping[str, Any]):
+class ColumnBatch(ArrowBatch, Mapping[str, Any]):
     """n records as columns: a read-only mapping from a feature's name to its column.
 
     A column is a numpy array `(n, ...)`, a `BytesColumn` or a `Ragged`; which one depends on the feature's
@@ -233,24 +234,6 @@ class ColumnBatch(Mapping[str, Any]):
         arrays = [options.array(name, column, self._present[name]) for name, column in self._columns.items()]
         return record_batch(list(self._columns), arrays, self.num_rows)
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars, DuckDB and others: a stream of the one RecordBatch of `to_arrow()`."""
-        batch = self.to_arrow()
-        reader = optional("pyarrow").RecordBatchReader.from_batches(batch.schema, [batch])
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow and others: the capsules of `to_arrow()`."""
-        return self.to_arrow().__arrow_c_array__(requested_schema)
-
-    def __arrow_c_schema__(self) -> Any:
-        """For pyarrow and others: the schema of `to_arrow()`."""
-        return self[:0].to_arrow().schema.__arrow_c_schema__()
-
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
-        # Without this, numpy and pandas.DataFrame() would take the column names for the data.
-        raise TypeError(f"a {type(self).__name__} is not an array: take its columns, or call to_pandas()")
-
     @classmethod
     def from_arrow(cls, batch: Any) -> ColumnBatch:
         """The columns of a RecordBatch, a Table, or anything that exports Arrow data: a polars DataFrame, a
@@ -291,19 +274,6 @@ class ColumnBatch(Mapping[str, Any]):
                 raise ValueError(f"column {name!r}: {error}") from None
         present = {name: np.concatenate([batch.present[name] for batch in batches]) for name in first}
         return cls._trusted(columns, present, sum(batch.num_rows for batch in batches))
-
-    def to_pandas(self, *, text: Text = False, nullable: bool = False) -> Any:
-        """A pandas DataFrame, through Arrow; the options are those of `to_arrow`.
-
-        With `nullable`, numbers have pandas' nullable types (`Int64`, `Float32`, ...). Raises ImportError,
-        which says how to install a missing package.
-        """
-        optional("pandas")
-        return pandas_of(self.to_arrow(text=text, nullable=nullable), nullable)
-
-    def to_polars(self, *, text: Text = False, nullable: bool = False) -> Any:
-        """A polars DataFrame, through Arrow; the options are those of `to_arrow`."""
-        return optional("polars").from_arrow(self.to_arrow(text=text, nullable=nullable))
 
     def __repr__(self) -> str:
         return "\n".join([title(self), *lines(self)])

@@ -23,12 +23,12 @@ from tfrecord._columns.lists import flat_values, flatten_rows, is_list
 from tfrecord._columns.padding import fill_for, limits_of, width_of
 from tfrecord._columns.tensors import nested_of, padded, tensor_of
 from tfrecord._columns.text import array_text, items_text
-from tfrecord._columns.to_arrow import dense_array, list_array, stream_of
+from tfrecord._columns.to_arrow import ArrowColumn, dense_array, list_array
 
 _Row = TypeVar("_Row", bound="Ragged")
 
 
-class Ragged:
+class Ragged(ArrowColumn):
     """n rows over one run of values: row i is `values[row_splits[i] : row_splits[i + 1]]`.
 
     `values` is an array (its first axis is cut), a `BytesColumn`, or another `Ragged` (a sequence feature:
@@ -174,18 +174,6 @@ class Ragged:
         """
         return list_array(self.row_splits, arrow_of(self.values, binary_views), present)
 
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars and others: the capsules of `to_arrow()`."""
-        return self.to_arrow().__arrow_c_array__(requested_schema)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars and others: a stream of the one array of `to_arrow()`."""
-        return stream_of(self.to_arrow(), requested_schema)
-
-    def __arrow_c_schema__(self) -> Any:
-        """For pyarrow and others: the type of `to_arrow()`."""
-        return self[:0].to_arrow().type.__arrow_c_schema__()
-
     def to_torch(self) -> Any:
         """A `TensorRagged` over the same memory; rows of bytes, or of no known kind, become lists.
 
@@ -228,7 +216,7 @@ class Ragged:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Ragged._trusted, (self.values, self.row_splits)
+        return type(self)._trusted, (self.values, self.row_splits)
 
     @staticmethod
     def concat(columns: Sequence[Ragged]) -> Ragged:
@@ -256,11 +244,6 @@ class TensorRagged(Ragged):
         plain = Ragged(values.numpy() if isinstance(values, TensorRagged) else values, row_splits)
         made = plain._tensors()
         self.values, self.row_splits = made.values, made.row_splits
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values (not of the row splits)."""
-        return int(self.values.nbytes)
 
     def lengths(self) -> Any:
         """Number of values in each row: an int64 tensor (n,)."""
@@ -314,9 +297,6 @@ class TensorRagged(Ragged):
     def equals(self, other: object) -> bool:
         """Whether `other` is a TensorRagged of the same rows."""
         return isinstance(other, TensorRagged) and self.numpy().equals(other.numpy())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TensorRagged._trusted, (self.values, self.row_splits)
 
     def __repr__(self) -> str:
         return f"Tensor{self.numpy()!r}"

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from tfrecord._columns.batch_text import html, lines
 from tfrecord._columns.column_batch import ColumnBatch, record_batch
-from tfrecord._columns.tables import TableOptions, Text, pandas_of, table_options
-from tfrecord._optional import optional
+from tfrecord._columns.exports import ArrowBatch
+from tfrecord._columns.tables import TableOptions, Text, table_options
 
 __all__ = ["SequenceBatch"]
 
@@ -20,7 +20,7 @@ _SEQUENCE = {b"tfrecord.record_type": b"sequence_example"}
 _PREFIXES = ("context/", "feature_lists/")
 
 
-class SequenceBatch:
+class SequenceBatch(ArrowBatch):
     """n SequenceExamples: `context` and `feature_lists`, two `ColumnBatch`es of n rows each.
 
     In `feature_lists` a column is a `Ragged` over steps: of `Ragged` where steps differ in length.
@@ -106,24 +106,6 @@ class SequenceBatch:
         made = record_batch(names, [array for half in halves for array in half.columns], self.num_rows)
         return made.replace_schema_metadata(_SEQUENCE)
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow, polars, DuckDB and others: a stream of the one RecordBatch of `to_arrow()`."""
-        batch = self.to_arrow()
-        reader = optional("pyarrow").RecordBatchReader.from_batches(batch.schema, [batch])
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
-        """For pyarrow and others: the capsules of `to_arrow()`."""
-        return self.to_arrow().__arrow_c_array__(requested_schema)
-
-    def __arrow_c_schema__(self) -> Any:
-        """For pyarrow and others: the schema of `to_arrow()`."""
-        return self[:0].to_arrow().schema.__arrow_c_schema__()
-
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
-        # Without this, numpy and pandas.DataFrame() would take the names of the columns for the data.
-        raise TypeError(f"a {type(self).__name__} is not an array: take its columns, or call to_pandas()")
-
     @classmethod
     def from_arrow(cls, batch: Any) -> SequenceBatch:
         """What `to_arrow` made, or other Arrow data of such names (ValueError for others); see
@@ -139,15 +121,6 @@ class SequenceBatch:
             if not name.startswith(_PREFIXES):
                 raise ValueError(f"column {name!r} starts with neither {_PREFIXES[0]!r} nor {_PREFIXES[1]!r}")
         return cls(*halves)
-
-    def to_pandas(self, *, text: Text = False, nullable: bool = False) -> Any:
-        """A pandas DataFrame with the columns of `to_arrow`."""
-        optional("pandas")
-        return pandas_of(self.to_arrow(text=text, nullable=nullable), nullable)
-
-    def to_polars(self, *, text: Text = False, nullable: bool = False) -> Any:
-        """A polars DataFrame with the columns of `to_arrow`."""
-        return optional("polars").from_arrow(self.to_arrow(text=text, nullable=nullable))
 
     def __repr__(self) -> str:
         halves = [" context", *lines(self.context), " feature_lists", *lines(self.feature_lists)]

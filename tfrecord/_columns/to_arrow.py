@@ -142,9 +142,22 @@ def large_binary_array(joined: bytes, splits: Int64Array) -> Any:
     )
 
 
-def stream_of(array: Any, requested_schema: object | None) -> Any:
-    """The capsule of a stream of one array."""
-    return optional("pyarrow").chunked_array([array]).__arrow_c_stream__(requested_schema)
+class ArrowColumn:
+    """What a column offers to other libraries, all of it by way of its `to_arrow`."""
+
+    __slots__ = ()
+
+    def __arrow_c_array__(self: Any, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars and others: the capsules of `to_arrow()`."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self: Any, requested_schema: object | None = None) -> Any:
+        """For pyarrow, polars and others: a stream of the one array of `to_arrow()`."""
+        return optional("pyarrow").chunked_array([self.to_arrow()]).__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self: Any) -> Any:
+        """For pyarrow and others: the type of `to_arrow()`."""
+        return self[:0].to_arrow().type.__arrow_c_schema__()
 
 
 def masked(array: Any, present: BoolArray) -> Any:
