@@ -403,8 +403,8 @@ def test_wrong_names_come_with_the_near_ones(run: Run, make_file: MakeFile, tmp_
 
 def test_warnings_are_lines_of_the_command(make_file: MakeFile) -> None:
     code = (
-        "import sys, warnings, tfrecord.cli, tfrecord._cli.show as show\n"
-        "show.batches = lambda *given, **options: warnings.warn('odd\\x1b records') or iter(())\n"
+        "import sys, warnings, tfrecord.cli, tfrecord._cli.head as head\n"
+        "head.batches = lambda *given, **options: warnings.warn('odd\\x1b records') or iter(())\n"
         "sys.exit(tfrecord.cli.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", code, "head", str(make_file([b"x"]))]

@@ -1,1 +1,1 @@
-"""The commands of `tfrecord`, one module a group of them."""
+"""The commands of `tfrecord`, one module each, and what they share."""

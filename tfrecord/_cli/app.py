@@ -17,23 +17,23 @@ from indexer.errors import RemoteError, TFRecordError
 from indexer.options import near_matches
 from tfrecord._cli.terminal import any_text, complain, say
 
-# Command -> module and one line for the overview; a module is imported when its command runs.
+# Command -> one line for the overview. The module of that name is imported when the command runs.
 _COMMANDS = {
-    "info": ("info", "Summarize files: records, features, index, shards."),
-    "head": ("show", "Show the first records."),
-    "show": ("show", "Show the records at some positions."),
-    "stats": ("stats", "Show counts, ranges, lengths and top values of every column."),
-    "verify": ("verify", "Check every byte: checksums, streams, messages."),
-    "salvage": ("salvage", "Write the good records of a damaged file to a new one."),
-    "index": ("index", "Build, refresh or check indexes."),
-    "convert": ("convert", "Convert to and from Parquet, Arrow, JSON lines, npz, tar, gzip."),
-    "split": ("reshape", "Cut into shards."),
-    "merge": ("reshape", "Join files into one."),
-    "shuffle": ("reshape", "Write all records in a random order, each once."),
-    "select": ("reshape", "Write the records at positions, or where a column has a value."),
-    "view": ("view", "View records in the browser."),
-    "bench": ("bench", "Measure how fast this machine reads files."),
-    "completion": ("completion", "Print the completion script of a shell."),
+    "info": "Summarize files: records, features, index, shards.",
+    "head": "Show the first records.",
+    "show": "Show the records at some positions.",
+    "stats": "Show counts, ranges, lengths and top values of every column.",
+    "verify": "Check every byte: checksums, streams, messages.",
+    "salvage": "Write the good records of a damaged file to a new one.",
+    "index": "Build, refresh or check indexes.",
+    "convert": "Convert to and from Parquet, Arrow, JSON lines, npz, tar, gzip.",
+    "split": "Cut into shards.",
+    "merge": "Join files into one.",
+    "shuffle": "Write all records in a random order, each once.",
+    "select": "Write the records at positions, or where a column has a value.",
+    "view": "View records in the browser.",
+    "bench": "Measure how fast this machine reads files.",
+    "completion": "Print the completion script of a shell.",
 }
 
 
@@ -48,7 +48,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"tfrecord._cli.{_COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"tfrecord._cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -72,7 +72,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.command(

@@ -3,68 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
 
 import click
 
-from indexer.build import build_index
-from indexer.files import is_url, total_size
+from indexer.files import is_url
 from indexer.framing import frame_record
-from indexer.outputs import STREAM, Outputs, is_special
+from indexer.outputs import STREAM
 from tfrecord._cli.common import (
     Choice,
     columns_option,
     compression_option,
-    count_text,
-    emit,
     expand,
     json_option,
     no_feature,
-    progress,
     split_names,
 )
 from tfrecord._cli.conversion.formats import (
     FORMATS,
-    SURVEYED,
     Source,
-    Target,
-    balanced,
     check_text,
     format_of,
     output_format,
 )
 from tfrecord._cli.conversion.layout import build_message, exact_record
+from tfrecord._cli.output import (
+    Output,
+    in_out_argument,
+    index_option,
+    output_compression_option,
+    shards_option,
+    write_out,
+)
 from tfrecord._cli.problems import Problems, on_error_option, record_type_option
-from tfrecord._cli.remote import reached, remote_options
-from tfrecord._cli.terminal import say
+from tfrecord._cli.remote import remote_options
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
-from tfrecord.schema import SchemaCollector
-
-output_compression_option = click.option(
-    "--output-compression",
-    type=Choice(["none", "gzip", "zlib"]),
-    default=None,
-    help="Compression of TFRecord output (default: gzip for a name that ends in .gz).",
-)
-index_option = click.option(
-    "--index", "with_index", is_flag=True, help="Also build the indexes of the output."
-)
-shards_option = click.option(
-    "--shards", type=click.IntRange(1, 99999), default=None, help="Number of shards to write."
-)
-
-
-def split_arguments(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """IN... OUT: at least one of each."""
-    if len(value) < 2:
-        raise click.UsageError("give at least one input and the output: IN... OUT", ctx)
-    return tuple(map(reached, value))
-
-
-in_out_argument = click.argument(
-    "paths", nargs=-1, required=True, metavar="IN... OUT", type=click.Path(), callback=split_arguments
-)
 
 
 @click.command()
@@ -130,14 +103,16 @@ def convert(
     write_out(
         source if columns is None else Projection(source, columns),
         inputs,
-        output,
-        form,
-        compression=output_compression,
-        shards=shards,
-        text=text or (),
-        with_index=with_index,
-        as_json=as_json,
-        label="convert",
+        Output(
+            output,
+            "convert",
+            form,
+            output_compression,
+            shards,
+            text=text or (),
+            with_index=with_index,
+            as_json=as_json,
+        ),
     )
     return problems.finish("missing from the output")
 
@@ -183,58 +158,3 @@ class Projection:
             yield batch_of_frames(batch.path, batch.first, b"".join(frames), kind)
         if unseen and kind:
             raise click.UsageError(no_feature(sorted(unseen), seen))
-
-
-def write_out(
-    source: Iterable[Batch],
-    inputs: list[str],
-    output: str,
-    form: str,
-    *,
-    compression: str | None = None,
-    shards: int | None = None,
-    sizes: list[int] | None = None,
-    text: Iterable[str] = (),
-    with_index: bool = False,
-    as_json: bool = False,
-    label: str,
-) -> None:
-    """Write a source to its output, all or nothing, and say what was written."""
-    total = total_size(inputs)
-    if compression is not None and form != "tfrecord":
-        raise click.UsageError("--output-compression is for TFRecord output")
-    if with_index and (form != "tfrecord" or is_special(output)):
-        raise click.UsageError("--index is for TFRecord output to a file")
-    with closing(source) if isinstance(source, Source) else nullcontext(), Outputs(inputs) as outputs:
-        if isinstance(source, Source):
-            source.once = form not in SURVEYED and shards is None and sizes is None
-        target = Target(outputs, output, form, compression=compression, text=text)
-        if shards is None and sizes is None:
-            outputs.check(output)
-        elif sizes is None:
-            sizes = balanced(_count(source), shards or 1)
-        with _bar(label, total) as advance:
-            written = target.write(source, sizes, advance)
-    for name in target.names if with_index else ():
-        build_index(name, collector=SchemaCollector())
-    if as_json:
-        emit({"records": written, "outputs": target.names}, err=output == STREAM)
-    elif output != STREAM:
-        where = (
-            output
-            if len(target.names) == 1
-            else f"{count_text(len(target.names), 'file')}, {target.names[0]} …"
-        )
-        say(f"{count_text(written, 'record')} to {where}")
-
-
-def _count(source: Iterable[Batch]) -> int:
-    if isinstance(source, Source):
-        return source.count()
-    return sum(len(batch.payloads) for batch in source)
-
-
-@contextmanager
-def _bar(label: str, total: int) -> Iterator[Callable[[Batch], None]]:
-    with progress(label, total) as advance:
-        yield lambda batch: advance(batch.num_bytes)
