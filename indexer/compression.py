@@ -147,6 +147,11 @@ class InputStream:
         self.position += len(piece)
         return piece
 
+    def again(self, start: int, end: int) -> bytes | None:
+        """Bytes of plain data once more, if they come from a store; else None."""
+        again = getattr(self._file, "again", None)
+        return None if again is None or self.compression else again(start, end)
+
     def read(self, size: int = -1) -> bytes:
         """Exactly ``size`` bytes, fewer only at the end; all the rest with -1."""
         parts = []

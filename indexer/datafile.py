@@ -11,17 +11,27 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import TruncatedRecordError
 from .stores.pieces import UInt64Array, join_ranges
 
-__all__ = ["BytesFile", "DataFile", "ObjectFile"]
+__all__ = ["BytesFile", "DataFile", "Gathered", "ObjectFile"]
 
 # Another call of pread takes about as long as reading this many bytes.
 _GAP = 1 << 14
+
+
+class Gathered(NamedTuple):
+    """Ranges of a file: the buffers that hold them, where each begins in its buffer (uint64 ``(n,)``), and
+    the number of its buffer (int32 ``(n,)``; None if there is only one)."""
+
+    buffers: tuple[memoryview, ...]
+    places: UInt64Array
+    ids: npt.NDArray[np.int32] | None = None
 
 
 class DataFile(ABC):
@@ -61,19 +71,19 @@ class DataFile(ABC):
         raise ValueError(f"{self.path} is not mapped")
 
     def start_gather(
-        self, starts: UInt64Array, ends: UInt64Array
-    ) -> Callable[[], tuple[memoryview, UInt64Array]]:
-        """Begin `gather`: this sends requests to a store. Calling the returned function waits for them."""
-        return partial(self.gather, starts, ends)
+        self, starts: UInt64Array, ends: UInt64Array, *, again: bool = False
+    ) -> Callable[[], Gathered]:
+        """Begin to read ranges, each byte once: this sends requests to a store. Calling the returned function
+        waits for them. ``again``: read them anew even if they were asked for ahead."""
+        return partial(self._gather, starts, ends)
 
-    def gather(self, starts: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
-        """Read ranges into one buffer, each byte once: (buffer, where each range begins in it)."""
+    def _gather(self, starts: UInt64Array, ends: UInt64Array) -> Gathered:
         begins, stops, which = join_ranges(starts, ends, _GAP)
         sizes = stops - begins
         parts = [self.view(start, size) for start, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
         buffer = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
         bases = np.cumsum(sizes, dtype=np.uint64) - sizes
-        return buffer, starts - begins[which] + bases[which]
+        return Gathered((buffer,), starts - begins[which] + bases[which])
 
     def head(self, length: int) -> bytes:
         """The first ``length`` bytes, or all if there are fewer."""
@@ -87,8 +97,12 @@ class DataFile(ABC):
     def check_size(self) -> None:
         """Raise `TruncatedRecordError` if the file is shorter than when it was opened."""
 
-    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Tell the system that these (offset, length) ranges will be read soon; close ones are merged."""
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> Any:
+        """Tell the system that these (offset, length) ranges will be read soon; close ones are merged.
+
+        From a store they are fetched now. What was fetched is there for as long as the caller holds the
+        result.
+        """
         self._check_open()
 
     def close(self) -> None:

@@ -205,13 +205,14 @@ class _Guard:
         return StaleIndexError(self._path, self._index.index_path, reason)
 
 
-def _ask_ahead(index: RecordIndex, data: DataFile) -> None:
-    """Ask in one go for everything that `_misfit` looks at, as far as it is inside the data."""
+def _ask_ahead(index: RecordIndex, data: DataFile) -> object:
+    """Ask in one go for everything that `_misfit` looks at, as far as it is inside the data. The caller holds
+    the result meanwhile."""
     offsets, lengths = index.entries(np.array(_sampled(len(index)), np.int64))
     footers_at = offsets + lengths + np.uint64(HEADER_SIZE)
     starts = np.concatenate((offsets, footers_at)).astype(np.int64)
     sizes = np.repeat([HEADER_SIZE, FOOTER_SIZE], len(offsets))
-    data.advise(np.stack((starts, sizes), axis=1))
+    return data.advise(np.stack((starts, sizes), axis=1))
 
 
 def _misfit(index: RecordIndex, data: DataFile) -> str | None:
@@ -224,8 +225,7 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     if index.compression or not len(index):
         found = fingerprint(data, index.offsets, index.lengths, index.compression)
         return other if index.fingerprint not in (None, found) else None
-    if data.remote:
-        _ask_ahead(index, data)
+    asked = _ask_ahead(index, data) if data.remote else None
     misplaced: set[int] = set()
     for place, position in enumerate(_sampled(len(index))):
         offset, length = int(index.offsets[position]), int(index.lengths[position])
@@ -242,6 +242,7 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
                 frame = data.view(offset, length + FRAME_OVERHEAD)
                 if check_frame(frame, 0, length, verify=VERIFY_ALL) is None:
                     return other
+    del asked
     if len(misplaced) > max(1, min(_SAMPLES, len(index)) // 2):
         return "there are no records where the index says"
     return None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from .datafile import DataFile
+from .datafile import DataFile, Gathered
 from .localfile import open_descriptor
 from .stores import ObjectInfo, Store, Url, open_store
-from .stores.pieces import Pieces, UInt64Array
+from .stores.ahead import Ahead
+from .stores.pieces import UInt64Array
 
 __all__ = ["RemoteFile", "open_remote"]
 
@@ -28,13 +28,12 @@ class RemoteFile(DataFile):
         self.etag = info.etag
         self.identity = None if info.etag is None else (0, zlib.crc32(info.etag.encode()))
         self._url, self._opened_by, self._place = url, os.getpid(), (store, info.key)
-        # Read ahead: the piece that is being consumed, and the next one.
-        self._ahead: deque[Pieces] = deque(maxlen=2)
+        self._ahead = Ahead()
 
     def _store(self) -> tuple[Store, str]:
         if self._opened_by != os.getpid():  # a forked child needs a store of its own
             self._place, self._opened_by = open_store(self._url), os.getpid()
-            self._ahead.clear()
+            self._ahead = Ahead()
         return self._place
 
     def check_size(self) -> None:
@@ -45,33 +44,55 @@ class RemoteFile(DataFile):
         store, key = self._store()
         return store.stream(key, position, self.size, self.etag)
 
-    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> Any:
         self._check_open()
         table = np.asarray(ranges if isinstance(ranges, np.ndarray) else list(ranges), np.int64).reshape(
             -1, 2
         )
         starts = np.clip(table[:, 0], 0, self.size).astype(np.uint64)
         ends = np.clip(table[:, 0] + table[:, 1], 0, self.size).astype(np.uint64)
-        store, key = self._store()
-        self._ahead.append(store.start_pieces(key, starts, ends, self.etag))
+        return self._ahead.ask(*self._store(), starts, ends, self.etag)
 
     def start_gather(
-        self, starts: UInt64Array, ends: UInt64Array
-    ) -> Callable[[], tuple[memoryview, UInt64Array]]:
+        self, starts: UInt64Array, ends: UInt64Array, *, again: bool = False
+    ) -> Callable[[], Gathered]:
         self._check_open()
-        for pieces in self._ahead:
-            found = pieces.inside(starts, ends)
-            if found is not None:
-                return found
         store, key = self._store()
-        return store.start_ranges(key, starts, ends, self.etag).result
+        if again:
+            return _whole(store.start_ranges(key, starts, ends, self.etag).result)
+        found, which = self._ahead.find(starts, ends)
+        rest = np.flatnonzero(which < 0)
+        others = _whole(store.start_ranges(key, starts[rest], ends[rest], self.etag).result)
+        if len(rest) == len(starts):
+            return others
+        numbers, ids = np.unique(which, return_inverse=True)
+        # If some are not here, the first number is -1: the place of what is fetched now.
+        pieces = [found[number] for number in numbers.tolist() if number >= 0]
 
-    def gather(self, starts: UInt64Array, ends: UInt64Array) -> tuple[memoryview, UInt64Array]:
-        return self.start_gather(starts, ends)()
+        def wait() -> Gathered:
+            parts = [piece.bytes() for piece in pieces]
+            bases = np.array([piece.begin for piece in pieces], np.uint64)
+            if not len(rest):
+                return Gathered(tuple(parts), starts - bases[ids], ids.astype(np.int32))
+            buffers, places, _ = others()
+            begins = starts - np.concatenate((np.zeros(1, np.uint64), bases))[ids]
+            begins[rest] = places
+            return Gathered((*buffers, *parts), begins, ids.astype(np.int32))
+
+        return wait
 
     def _read(self, offset: int, length: int) -> memoryview:
         edges = np.array([offset, offset + length], np.uint64)
-        return self.gather(edges[:1], edges[1:])[0]
+        (buffer,), places, _ = self.start_gather(edges[:1], edges[1:])()
+        return buffer[int(places[0]) : int(places[0]) + length]
+
+
+def _whole(wait: Callable[[], tuple[memoryview, UInt64Array]]) -> Callable[[], Gathered]:
+    def whole() -> Gathered:
+        buffer, places = wait()
+        return Gathered((buffer,), places)
+
+    return whole
 
 
 def open_remote(url: str, mmap: bool) -> DataFile:

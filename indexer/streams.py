@@ -187,6 +187,7 @@ class _Walk:
         self.record = 0
         self.payloads = True
         self.max_record_bytes = 0
+        self.read_again = -1  # the offset of the last frame that was
 
     def damaged(self, error: TFRecordError) -> None:
         if self.on_damage is None:
@@ -266,6 +267,10 @@ class _Walk:
                     self.record += len(found.offsets)
                 progress, at = found.end > at, found.end
                 if found.reason is not None:
+                    mended = self._read_again(stream, buffer, base, at, found.reason)
+                    if mended is not None:
+                        buffer = mended
+                        continue
                     if failure is not None and failure.reason == "bad_stream" and self.on_damage is None:
                         break  # the stream is damaged, not the record
                     self.damaged(self.corrupt(found.reason, base + at, bytes(buffer[:HEAD_SIZE])))
@@ -279,6 +284,21 @@ class _Walk:
             base += at
         if failure is not None:
             self.damaged(failure.at(self.record, base))
+
+    def _read_again(
+        self, stream: Any, buffer: memoryview, base: int, at: int, reason: str
+    ) -> memoryview | None:
+        """The buffer with the damaged frame at ``at`` as a store gives it now; None if that helps nothing."""
+        again = getattr(stream, "again", None)
+        if again is None or reason == "truncated_record" or base + at == self.read_again:
+            return None
+        self.read_again = base + at  # once only
+        length = int.from_bytes(buffer[at : at + 8], "little")
+        size = HEADER_SIZE if reason == "bad_length_crc" else FRAME_OVERHEAD + length
+        frame = again(base + at, base + at + size)
+        if frame is None or frame == buffer[at : at + size]:
+            return None
+        return memoryview(b"".join((buffer[:at], frame, buffer[at + size :])))
 
     def _claimed(self, rest: Any) -> int | None:
         """The length of the record at the start of ``rest``, if its header is complete and good."""

@@ -85,7 +85,7 @@ class Cache:
                     found = self._open(path, info.size)  # another process fetched it meanwhile
                     if found is not None:
                         return found
-                    if not self._make_room(info.size):
+                    if not self._make_room(info.size, file):
                         return None
                     self._fill(store, info, file, path)
                     continue
@@ -97,7 +97,7 @@ class Cache:
         """Keep a small file, such as an index, under a name that the caller chooses."""
         path = os.path.join(self.folder, name)
         with _exclusive(path + _FILLING) as file:
-            if file is not None and self._make_room(len(data)):
+            if file is not None and self._make_room(len(data), file):
                 file.write(data)
                 file.flush()
                 os.replace(path + _FILLING, path)
@@ -129,8 +129,9 @@ class Cache:
         file.flush()
         os.replace(path + _FILLING, path)
 
-    def _make_room(self, wanted: int) -> bool:
-        """Remove the least recently used files until ``wanted`` more bytes fit; False if they cannot."""
+    def _make_room(self, wanted: int, file: BinaryIO) -> bool:
+        """Remove the least recently used files until ``wanted`` more bytes fit, which ``file`` then takes, so
+        that others count them; False if they cannot."""
         with _locked(os.path.join(self.folder, _LOCK)):
             total, files = self._contents()
             for _, size, path in sorted(files):
@@ -138,7 +139,10 @@ class Cache:
                     break
                 if _remove_unused(path):
                     total -= size
-            return total + wanted <= self.limit
+            fits = total + wanted <= self.limit
+            if fits:
+                os.ftruncate(file.fileno(), wanted)
+            return fits
 
     def _contents(self) -> tuple[int, list[tuple[int, int, str]]]:
         """The total bytes, and (last use, size, path) of each file, including leftovers."""

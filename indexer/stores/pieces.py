@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NEAR", "PendingRanges", "Pieces", "UInt64Array", "join_ranges"]
+__all__ = ["NEAR", "PendingRanges", "UInt64Array", "join_ranges"]
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -40,42 +40,13 @@ class PendingRanges(NamedTuple):
             future.cancel()
 
 
-class Pieces(NamedTuple):
-    """Pieces of an object that are being fetched; see `Store.start_pieces`."""
-
-    begins: UInt64Array
-    stops: UInt64Array
-    futures: Sequence[Future[Any]]
-
-    def inside(
-        self, starts: UInt64Array, ends: UInt64Array
-    ) -> Callable[[], tuple[memoryview, UInt64Array]] | None:
-        """A function that waits for these ranges, as `PendingRanges.result`; None if not all are here."""
-        if not len(self.begins):
-            return None
-        which = np.searchsorted(self.begins, starts, side="right").astype(np.int64) - 1
-        if (which < 0).any() or (ends > self.stops[which]).any():
-            return None
-
-        def take() -> tuple[memoryview, UInt64Array]:
-            views = {number: memoryview(self.futures[number].result()) for number in set(which.tolist())}
-            places = zip(
-                which.tolist(), (starts - self.begins[which]).tolist(), (ends - starts).tolist(), strict=True
-            )
-            buffer = b"".join([views[number][at : at + size] for number, at, size in places])
-            sizes = ends - starts
-            return memoryview(buffer), np.cumsum(sizes, dtype=np.uint64) - sizes
-
-        return take
-
-
 def join_ranges(
-    starts: UInt64Array, ends: UInt64Array, gap: int
+    starts: UInt64Array, ends: UInt64Array, gap: int, walls: UInt64Array | None = None
 ) -> tuple[UInt64Array, UInt64Array, npt.NDArray[np.int64]]:
     """Requests for ranges: (starts, ends, which request holds each range).
 
     Ranges that overlap, or lie at most ``gap`` bytes apart, become one, as long as all requests together
-    read at most 8 times the bytes wanted, plus 128 KiB.
+    read at most 8 times the bytes wanted, plus 128 KiB. None reaches across one of the ``walls`` (sorted).
     """
     if not len(starts):
         return starts, ends, np.zeros(0, np.int64)
@@ -90,7 +61,10 @@ def join_ranges(
     fitting = int(np.searchsorted(filled, allowed, side="right"))
     if fitting < len(sizes):
         gap = int(sizes[fitting]) - 1
-    first = np.concatenate(([True], holes > gap))
+    apart = holes > gap
+    if walls is not None and len(walls):
+        apart |= np.diff(np.searchsorted(walls, begins)) > 0
+    first = np.concatenate(([True], apart))
     heads = np.flatnonzero(first)
     which = np.empty(len(starts), np.int64)
     which[order] = np.cumsum(first) - 1

@@ -23,7 +23,7 @@ import numpy as np
 
 from indexer.errors import RemoteError, StaleIndexError
 from indexer.stores.options import StoreOptions, clean_url
-from indexer.stores.pieces import NEAR, PendingRanges, Pieces, UInt64Array, join_ranges
+from indexer.stores.pieces import NEAR, PendingRanges, UInt64Array, join_ranges
 
 __all__ = [
     "Changed",
@@ -61,7 +61,12 @@ class Changed(Exception):
 
 
 class Store(ABC):
-    """The objects under one root, such as ``s3://bucket``. Thread-safe; a forked child needs its own."""
+    """The objects under one root, such as ``s3://bucket``. Thread-safe; a forked child needs its own.
+
+    ``gap``: ranges that lie at most this many bytes apart become one request.
+    """
+
+    gap = NEAR
 
     def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
         self.root = root
@@ -168,22 +173,16 @@ class Store(ABC):
         self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
     ) -> PendingRanges:
         """`fetch_ranges` in the background; ``result()`` of the returned object waits for it."""
-        begins, stops, which = join_ranges(starts, ends, self._gap())
-        futures = self._submit(key, begins, stops, etag)
+        begins, stops, which = join_ranges(starts, ends, self.gap)
+        futures = self.submit(key, begins, stops, etag)
         sizes = stops - begins
         bases = np.cumsum(sizes, dtype=np.uint64) - sizes
         return PendingRanges(futures, starts - begins[which] + bases[which])
 
-    def start_pieces(
-        self, key: str, starts: UInt64Array, ends: UInt64Array, etag: str | None = None
-    ) -> Pieces:
-        """Fetch pieces that hold these ranges in the background, to take ranges from them later."""
-        begins, stops, _ = join_ranges(starts, ends, self._gap())
-        return Pieces(begins, stops, self._submit(key, begins, stops, etag))
-
-    def _submit(
+    def submit(
         self, key: str, begins: UInt64Array, stops: UInt64Array, etag: str | None
     ) -> Sequence[Future[Any]]:
+        """Start one request for each of these ranges, in this order."""
         pool = _pool(self.options.io_concurrency)
         pairs = zip(begins.tolist(), stops.tolist(), strict=True)
         return [pool.submit(self._fetch, key, start, end, etag) for start, end in pairs]
@@ -192,9 +191,6 @@ class Store(ABC):
         """A binary file object that reads an object forward in parts of 8 MiB, a few parts ahead."""
         info = self.stat(key) if end is None else None
         return Stream(self, key, start, info.size if info else int(end or 0), info.etag if info else etag)
-
-    def _gap(self) -> int:
-        return NEAR
 
     def _fetch(self, key: str, start: int, end: int, etag: str | None) -> Any:
         if end <= start:
@@ -250,6 +246,10 @@ class Stream:
         piece, self._part = self._part[:size], self._part[size:]
         self.position += piece.nbytes
         return piece
+
+    def again(self, start: int, end: int) -> bytes:
+        """Bytes ``start`` to ``end`` of the object, fetched now, if they may have been damaged on their way."""
+        return bytes(self._store._fetch(self._key, start, min(end, self._end), self._etag))
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")

@@ -38,7 +38,9 @@ def reader(tmp_path: Path) -> TFRecordReader:
 
 
 def ahead_of(reader: TFRecordReader, positions: list[int]) -> Readahead:
-    return Readahead(reader._view.store, np.array(positions))
+    ahead = Readahead(reader._view.store)
+    ahead.window(np.array(positions))
+    return ahead
 
 
 def test_what_is_not_in_memory_is_told_of_once_and_in_time(

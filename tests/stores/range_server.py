@@ -27,6 +27,7 @@ class RangeServer:
     requests: list[tuple[str, str, tuple[int, int] | None]] = field(default_factory=list)
     hang: float = 5.0
     on_request: Callable[[int], None] | None = None
+    on_body: Callable[[int, int], None] | None = None
     port: int = 0
     most_at_once: int = 0
     _now: int = 0
@@ -101,6 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if server.on_body is not None and with_body:
+            server.on_body(*(wanted or (0, 1 << 62)))
         body = server.files[name]
         start, end = wanted or (0, len(body))
         end = min(end, len(body))

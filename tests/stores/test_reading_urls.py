@@ -109,24 +109,47 @@ def test_network_errors_are_never_skipped(server: RangeServer) -> None:
         reader.read([1, 2, 3])
 
 
-@pytest.mark.parametrize("good_again", [1, 2])
-def test_damage_on_the_way_is_fetched_once_more(folder: Path, good_again: int) -> None:
+def dataset_of(reader: tfrecord.TFRecordReader) -> Any:
+    pytest.importorskip("torch")
+    from tfrecord.torch import TFRecordDataset
+
+    return TFRecordDataset(reader, batch_size=64)
+
+
+WAYS = {
+    "read": lambda reader: reader.read([0]),
+    "one": lambda reader: reader[0],
+    "records": lambda reader: [dict(record) for record in reader],
+    "batches": lambda reader: list(reader.batches(100)),
+    "dataset": lambda reader: list(dataset_of(reader)),
+    "without index": lambda reader: list(tfrecord.tfrecord_loader(reader.paths[0], None)),
+}
+
+
+@pytest.mark.parametrize("at", [3, 200], ids=["length", "payload"])
+@pytest.mark.parametrize("bad_again", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_damage_on_the_way_is_fetched_once_more(folder: Path, way: str, bad_again: bool, at: int) -> None:
     name = "t-00000-of-00003"
     good = (folder / name).read_bytes()
-    bad = good[:200] + bytes([good[200] ^ 1]) + good[201:]
+    bad = good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]
     with serve(files={name: good}, etags={name: '"1"'}) as server:
         reader = tfrecord.TFRecordReader(server.url(name), index=str(folder / (name + ".tfindex")))
         len(reader)
-        reader._view.store._files.get(0)._ahead.clear()  # type: ignore[attr-defined]  # what opening asked for
-        first = len(server.requests)
-        server.on_request = lambda number: server.files.update(
-            {name: bad if number < first + good_again else good}
-        )
-        if good_again == 1:
-            assert reader.read([0]).num_rows == 1
+        bodies = itertools.count()
+
+        def on_body(start: int, end: int) -> None:
+            """The first time that this byte is sent, or each time, it is another."""
+            if start <= at < end:
+                server.files[name] = bad if bad_again or next(bodies) == 0 else good
+
+        server.on_body = on_body
+        if bad_again:
+            with pytest.raises(tfrecord.CorruptRecordError, match="record 0"):
+                WAYS[way](reader)
         else:
-            with pytest.raises(tfrecord.ChecksumError):
-                reader.read([0])
+            assert WAYS[way](reader) is not None
+            assert next(bodies) == 2
 
 
 def test_a_changed_object_is_an_error(server: RangeServer) -> None:

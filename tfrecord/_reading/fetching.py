@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from indexer.datafile import Gathered
 from indexer.errors import CorruptRecordError, TFRecordError
 from indexer.files import DataFile
 from indexer.framing import (
@@ -33,11 +35,13 @@ _LARGE_BYTES = 4 << 20
 
 
 class FetchedRows(NamedTuple):
-    """Frames of some records: a buffer, where their payloads are in it, and which rows are damaged."""
+    """Frames of some records: buffers, where the payloads are in them, the number of each one's buffer (None
+    if there is only one), and which rows are damaged."""
 
-    buffer: memoryview
+    buffers: tuple[memoryview, ...]
     starts: Int64Array
     lengths: Int64Array
+    ids: npt.NDArray[np.int32] | None
     bad: list[int]
 
 
@@ -49,6 +53,10 @@ def fetch_record(source: DataFile, index: RecordIndex, record: int, level: int) 
             raise _error(source, record, offset, "truncated_record")
         frame = source.view(offset, length + FRAME_OVERHEAD)
         reason = check_frame(frame, 0, length, verify=level)
+        if reason is not None and source.remote:  # as in `start_fetch`
+            edges = np.array([offset, offset + length + FRAME_OVERHEAD], np.uint64)
+            (frame,) = source.start_gather(edges[:1], edges[1:], again=True)().buffers
+            reason = check_frame(frame, 0, length, verify=level)
         if reason is not None:
             raise _error(source, record, offset, reason)
     except CorruptRecordError as error:
@@ -69,38 +77,54 @@ def start_fetch(
         order = np.argsort(offsets, kind="stable")
         if not source.remote:
             source.advise(np.stack((offsets[order], lengths[order] + _OVERHEAD), axis=1).astype(np.int64))
-    pending = None if source.mapped else _gather(source, offsets, offsets + lengths + _OVERHEAD)
+    ends = offsets + lengths + _OVERHEAD
+    pending = None if source.mapped else _gather(source, offsets, ends)
 
     def finish() -> FetchedRows:
         try:
-            buffer, places = (source.buffer(), offsets) if pending is None else pending()
-            if source.remote and check_frames(buffer, places, lengths, verify=level):
+            found = Gathered((source.buffer(),), offsets) if pending is None else pending()
+            damaged = _damaged(found, lengths, order, level)
+            if source.remote and next(damaged, None) is not None:
                 # It may have been damaged in transit. If a second try fails too, the store's data is bad.
-                buffer, places = _gather(source, offsets, offsets + lengths + _OVERHEAD)()
+                damaged.close()
+                found = _gather(source, offsets, ends, again=True)()
+                damaged = _damaged(found, lengths, order, level)
             bad = []
-            for row, reason in _damaged(buffer, places, lengths, order, level):
+            for row, reason in damaged:
                 policy.handle(_error(source, int(records[row]), int(offsets[row]), reason))
                 bad.append(row)
         except CorruptRecordError as error:
             raise _placed(error, int(records[0]), int(offsets[0])) from None
-        return FetchedRows(buffer, (places + _HEADER).view(np.int64), lengths.view(np.int64), bad)
+        starts = (found.places + _HEADER).view(np.int64)
+        return FetchedRows(found.buffers, starts, lengths.view(np.int64), found.ids, bad)
 
     return finish
 
 
 def _damaged(
-    buffer: memoryview, places: UInt64Array, lengths: UInt64Array, order: Int64Array | None, level: int
-) -> Iterator[tuple[int, str]]:
-    """The damaged rows, each with the reason; checked in ``order``, the order of the file."""
+    found: Gathered, lengths: UInt64Array, order: Int64Array | None, level: int
+) -> Generator[tuple[int, str], None, None]:
+    """The damaged rows, each with the reason; checked in ``order``, the order of the file. Those of several
+    buffers, which are in file order, are checked buffer by buffer."""
+    if found.ids is not None:
+        rows = np.argsort(found.ids, kind="stable")
+        bounds = np.searchsorted(found.ids[rows], np.arange(len(found.buffers) + 1)).tolist()
+        for number, buffer in enumerate(found.buffers):
+            here = rows[bounds[number] : bounds[number + 1]]
+            part = Gathered((buffer,), found.places[here])
+            for row, reason in _damaged(part, lengths[here], None, level):
+                yield int(here[row]), reason
+        return
+    places = found.places
     if order is not None:
         places, lengths = places[order], lengths[order]
     done = 0
     while done < len(places):
-        found = check_frames(buffer, places[done:], lengths[done:], verify=level)
-        if found is None:
+        bad = check_frames(found.buffers[0], places[done:], lengths[done:], verify=level)
+        if bad is None:
             return
-        done += found[0] + 1
-        yield done - 1 if order is None else int(order[done - 1]), found[1]
+        done += bad[0] + 1
+        yield done - 1 if order is None else int(order[done - 1]), bad[1]
 
 
 def _error(source: DataFile, record: int, offset: int, reason: str) -> TFRecordError:
@@ -122,20 +146,26 @@ def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecor
     return error if error.record is not None else error.at(record, offset)
 
 
-Gathered = tuple[memoryview, UInt64Array]
-
-
-def _gather(source: DataFile, offsets: UInt64Array, ends: UInt64Array) -> Callable[[], Gathered]:
-    """Begin to read frames that are not mapped into one buffer; the returned function waits for them."""
+def _gather(
+    source: DataFile, offsets: UInt64Array, ends: UInt64Array, *, again: bool = False
+) -> Callable[[], Gathered]:
+    """Begin to read frames that are not mapped; the returned function waits for them."""
     inside = (offsets <= ends) & (ends <= np.uint64(source.size))
+    if inside.all():
+        return source.start_gather(offsets, ends, again=again)
     places = np.full(len(offsets), np.iinfo(np.uint64).max, np.uint64)  # outside any buffer
     rows = np.flatnonzero(inside)
     if not len(rows):
-        return lambda: (memoryview(b""), places)
-    started = source.start_gather(offsets[rows], ends[rows])
+        return lambda: Gathered((memoryview(b""),), places)
+    started = source.start_gather(offsets[rows], ends[rows], again=again)
 
     def finish() -> Gathered:
-        buffer, places[rows] = started()
-        return buffer, places
+        found = started()
+        places[rows] = found.places
+        if found.ids is None:
+            return Gathered(found.buffers, places)
+        ids = np.zeros(len(offsets), np.int32)
+        ids[rows] = found.ids
+        return Gathered(found.buffers, places, ids)
 
     return finish

@@ -251,8 +251,8 @@ class RecordStore:
         if not len(positions):
             return Fetched(BytesColumn.from_list([]), positions)
         if len(self.paths) == 1:
-            buffer, offsets, lengths, bad = self._start(0, positions)()
-            payloads = BytesColumn._trusted((buffer,), offsets, lengths)
+            buffers, offsets, lengths, ids, bad = self._start(0, positions)()
+            payloads = BytesColumn._trusted(buffers, offsets, lengths, ids)
         else:
             payloads, bad = self._fetch_files(positions)
         if not bad:
@@ -293,7 +293,9 @@ class RecordStore:
         for number, rows in zip(files, groups, strict=True):
             found = (started.get(number) or self._start(number, records[rows]))()
             offsets[rows], lengths[rows], ids[rows] = found.starts, found.lengths, len(buffers)
-            buffers.append(found.buffer)
+            if found.ids is not None:
+                ids[rows] += found.ids
+            buffers.extend(found.buffers)
             bad.extend(rows[found.bad].tolist())
         return BytesColumn._trusted(tuple(buffers), offsets, lengths, ids), bad
 

@@ -14,6 +14,7 @@ from tfrecord.sampling.mixing import MixOrder
 from tfrecord.sampling.permutation import Int64Array
 from tfrecord.sampling.plans import Plan
 from tfrecord.torch._producer import BoolArray, Finish, finish_batch
+from tfrecord.torch._readahead import Later
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Source
 
@@ -45,7 +46,7 @@ class MixedItems:
             self._held = number, self._make(number)
         return self._held[1]
 
-    def __call__(self, items: Int64Array, padding: BoolArray) -> Iterator[Any]:
+    def __call__(self, items: Int64Array, padding: BoolArray, later: Later | None = None) -> Iterator[Any]:
         draws, row_splits = self._plan.records(items)
         length = max(len(self._pass(0).mix), 1)
         numbers = draws[row_splits[:-1]] // length
@@ -134,7 +135,8 @@ class MixedBatches(MixedPass):
         for number in np.unique(sources).tolist():
             here = sources == number
             positions[here] = self._positions(number, drawn[here])
-            ahead[number] = self.datasets[number].source.readahead(positions[here])
+            ahead[number] = self.datasets[number].source.readahead()
+            ahead[number].window(positions[here])
         self.decoding.prepare()
         bounds = row_splits.tolist()
         for i, padded in enumerate(padding.tolist()):

@@ -9,6 +9,7 @@ from torch.utils.data import get_worker_info
 
 from indexer.errors import TFRecordError
 from indexer.options import warn_caller
+from tfrecord.sampling.permutation import Int64Array
 from tfrecord.sampling.share import Share
 from tfrecord.torch._prefetch import Prefetched
 from tfrecord.torch._source import DROPPED
@@ -169,8 +170,14 @@ def _steps_of_places(
     failure: TFRecordError | None,
 ) -> Iterator[_Step]:
     while items_consumed < len(share):
+
+        def later(number: int, begin: int = items_consumed) -> Int64Array:
+            """The items of the `number`-th window after this one."""
+            begin += number * window
+            return share.wrap(share.places(begin, begin + window))[0]
+
         places = share.places(items_consumed, items_consumed + window)
-        for item in produce(*share.wrap(places)):
+        for item in produce(*share.wrap(places), later):
             items_consumed += 1
             yield _Step(item, items_consumed, items_consumed >= len(share) and failure is None)
     if failure is not None:

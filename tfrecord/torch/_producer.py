@@ -15,7 +15,8 @@ from tfrecord.sampling.permutation import Int64Array
 from tfrecord.sampling.plans import Plan
 from tfrecord.torch._queue import with_last
 from tfrecord.torch._ragged import RaggedOptions, tensors_of
-from tfrecord.torch._source import DROPPED, Source
+from tfrecord.torch._readahead import Later
+from tfrecord.torch._source import DROPPED, Source, SourceAhead
 from tfrecord.torch._workers.errors import call_with_place
 from tfrecord.torch._workers.packing import TensorDict
 
@@ -103,18 +104,36 @@ def _marked(item: Any, flag: Any) -> Any:
 
 
 def produce_items(
-    source: Source, plan: Plan, batches: bool, finish: Finish, items: Int64Array, padding: BoolArray
+    source: Source,
+    ahead: SourceAhead,
+    plan: Plan,
+    batches: bool,
+    finish: Finish,
+    items: Int64Array,
+    padding: BoolArray,
+    later: Later | None = None,
 ) -> Iterator[Any]:
-    """These items of a plan, one by one (DROPPED for an item that is left out)."""
+    """These items of a plan, one by one (DROPPED for an item that is left out).
+
+    `ahead` is of the whole pass; `later` gives the items that it asks for after these.
+    """
     positions, row_splits = plan.records(items)
-    if batches:
-        return _batches(source, positions, row_splits, padding, finish)
-    return _records(source, positions, padding, finish)
 
+    def following(number: int) -> Int64Array:
+        assert later is not None
+        found = later(number)
+        return plan.records(found)[0] if len(found) else found
 
-def _records(source: Source, positions: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
     source.prepare()
-    ahead = source.readahead(positions)
+    ahead.window(positions, None if later is None else following)
+    if batches:
+        return _batches(source, ahead, positions, row_splits, padding, finish)
+    return _records(source, ahead, positions, padding, finish)
+
+
+def _records(
+    source: Source, ahead: SourceAhead, positions: Int64Array, padding: BoolArray, finish: Finish
+) -> Iterator[Any]:
     at, size = 0, _FIRST_CHUNK
     while at < len(positions):
         end = min(at + size, len(positions))
@@ -145,10 +164,13 @@ def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finis
 
 
 def _batches(
-    source: Source, positions: Int64Array, row_splits: Int64Array, padding: BoolArray, finish: Finish
+    source: Source,
+    ahead: SourceAhead,
+    positions: Int64Array,
+    row_splits: Int64Array,
+    padding: BoolArray,
+    finish: Finish,
 ) -> Iterator[Any]:
-    source.prepare()
-    ahead = source.readahead(positions)
     bounds = row_splits.tolist()
     for i, padded in enumerate(padding.tolist()):
         ahead.reach(bounds[i + 1])

@@ -1,26 +1,35 @@
-"""Hints to the system about which records come next, if they are not in memory yet."""
+"""Which records come next: hints to the system, and requests to stores."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
-from typing import Any
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from indexer.errors import TFRecordError
-from indexer.files import is_url
+from indexer.files import DataFile, is_url
 from indexer.framing import FRAME_OVERHEAD
+from indexer.stores import Url
 from tfrecord.sampling.permutation import Int64Array
 
-__all__ = ["Readahead"]
+__all__ = ["Later", "Readahead"]
 
 # Size of one hint in bytes, growing so that the first record need not wait for many, and in records. Two
 # hints may be in flight.
 _FIRST_BYTES, _PIECE_BYTES = 4 << 20, 32 << 20
 _PIECE = 8192
 _SAMPLE = 32
+# From stores so many requests are kept under way, unless they are of more bytes, or records, than this.
+_MOST_REQUESTS = 32
+_MOST_AHEAD = 64 << 20
+_MOST_RECORDS = 1 << 17
+
+Later = Callable[[int], Int64Array]
 
 _mincore = getattr(ctypes.CDLL(None), "mincore", None) if os.name == "posix" else None
 
@@ -40,16 +49,83 @@ def _resident(buffer: memoryview, offsets: Int64Array) -> bool:
 
 
 class Readahead:
-    """Hints for the records at `positions`, read in this order, a bounded number of bytes ahead."""
+    """What one pass reads next: hints for local files, and requests for objects behind URLs.
 
-    def __init__(self, store: Any, positions: Int64Array) -> None:
-        self._store, self._positions = store, positions
-        self._told = self._next = 0
-        # From a store whole groups of blocks are asked for (`BlockOrder`): the parts of one would overlap.
-        self._bytes = _PIECE_BYTES if any(map(is_url, store.paths)) else _FIRST_BYTES
+    `store` is a `RecordStore`; `count`: how many records behind URLs are asked for ahead. None keeps 32
+    requests under way.
+    """
+
+    def __init__(self, store: Any, count: int | None = None) -> None:
+        urls = [is_url(path) for path in store.paths]
+        self._hints = None if urls and all(urls) and not _cached(store) else _Hints(store)
+        self._requests = _Requests(store, count) if any(urls) else None
+
+    def window(self, positions: Int64Array, later: Later | None = None) -> None:
+        """The next records are those at `positions`, in this order. `later` gives those of the n-th window
+        after this one, none if there is none."""
+        if self._hints is not None:
+            self._hints.window(positions)
+        if self._requests is not None:
+            self._requests.window(positions, later)
 
     def reach(self, position: int) -> None:
-        """Reading continues up to this number of positions."""
+        """Reading continues up to this number of positions of the window."""
+        if self._hints is not None:
+            self._hints.reach(position)
+        if self._requests is not None:
+            self._requests.reach(position)
+
+
+def _cached(store: Any) -> bool:
+    return any(isinstance(path, Url) and path.options.cache is not None for path in store.paths)
+
+
+def _open(store: Any, number: int, *, remote: bool) -> DataFile | None:
+    """An uncompressed file, if it is of this kind; None too if it cannot be opened, which reading reports."""
+    try:
+        file: DataFile | None = None if store.compression(number) else store.open(number)
+    except (OSError, TFRecordError):
+        return None
+    return None if file is None or file.remote != remote else file
+
+
+def _frames(store: Any, positions: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """File number, offset and size of the frame of each record."""
+    numbers, records = store.places(positions)
+    offsets, lengths = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
+    for number in np.unique(numbers).tolist():
+        here = numbers == number
+        index = store.index(number)
+        offsets[here], lengths[here] = index.offsets[records[here]], index.lengths[records[here]]
+    return numbers, offsets, lengths + FRAME_OVERHEAD
+
+
+def _advise(
+    store: Any, numbers: Int64Array, offsets: Int64Array, sizes: Int64Array, *, remote: bool
+) -> list[Any]:
+    """Tell each file of this kind what is read of it; returns what they answer."""
+    found = []
+    for number in np.unique(numbers).tolist():
+        file = _open(store, number, remote=remote)
+        if file is not None:
+            here = np.flatnonzero(numbers == number)
+            found.append(file.advise(np.stack((offsets[here], sizes[here]), axis=1)))
+    return found
+
+
+class _Hints:
+    """Hints for the records of a window in local files, a bounded number of bytes ahead."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.window(np.zeros(0, np.int64))
+
+    def window(self, positions: Int64Array) -> None:
+        self._positions = positions
+        self._told = self._next = 0
+        self._bytes = _FIRST_BYTES
+
+    def reach(self, position: int) -> None:
         while self._told < len(self._positions) and position > self._next:
             # The piece before this one is being read; the rest of it and this piece are in flight.
             self._next = self._told
@@ -57,31 +133,20 @@ class Readahead:
 
     def _tell(self, begin: int) -> int:
         """Give a hint for a piece that starts at `begin`; returns where it ends."""
-        store = self._store
         piece = self._positions[begin : begin + _PIECE]
         if self._in_memory(piece[:: max(1, len(piece) // _SAMPLE)]):
             return begin + len(piece)
-        numbers, places = store.places(piece)
-        offsets, lengths = np.empty(len(piece), np.int64), np.empty(len(piece), np.int64)
-        files = np.unique(numbers).tolist()
-        for number in files:
-            here = numbers == number
-            index, records = store.index(number), places[here]
-            offsets[here], lengths[here] = index.offsets[records], index.lengths[records]
-        count = max(1, int(np.searchsorted(np.cumsum(lengths), self._bytes)))
+        numbers, offsets, sizes = _frames(self._store, piece)
+        count = max(1, int(np.searchsorted(np.cumsum(sizes), self._bytes)))
         self._bytes = min(2 * self._bytes, _PIECE_BYTES)
-        for number in files:
-            here = np.flatnonzero(numbers[:count] == number)
-            file = self._open(number) if len(here) else None
-            if file is not None:
-                file.advise(np.stack((offsets[here], lengths[here] + FRAME_OVERHEAD), axis=1))
+        _advise(self._store, numbers[:count], offsets[:count], sizes[:count], remote=False)
         return begin + count
 
     def _in_memory(self, sample: Int64Array) -> bool:
         """Whether all these records are in memory, or in files for which no hints are given."""
         numbers, records = self._store.places(sample)
         for number in np.unique(numbers).tolist():
-            file = self._open(number)
+            file = _open(self._store, number, remote=False)
             if file is None:
                 continue
             offsets = self._store.index(number).offsets[records[numbers == number]]
@@ -89,9 +154,85 @@ class Readahead:
                 return False
         return True
 
-    def _open(self, number: int) -> Any:
-        """An uncompressed file; None if it cannot be opened, which reading will then report."""
-        try:
-            return None if self._store.compression(number) else self._store.open(number)
-        except (OSError, TFRecordError):
-            return None
+
+class _Asked(NamedTuple):
+    """Records that were asked for: where they begin and end, and what holds their bytes."""
+
+    begin: int
+    end: int
+    held: list[Any]
+
+    @property
+    def num_requests(self) -> int:
+        return sum(one.num_requests for one in self.held)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(one.num_bytes for one in self.held)
+
+
+class _Requests:
+    """Requests for the records of this window and the next ones behind URLs.
+
+    Places count from the beginning of the window that is being read.
+    """
+
+    def __init__(self, store: Any, count: int | None) -> None:
+        self._store, self._count = store, count
+        self._windows: deque[Int64Array] = deque()  # those whose positions are known; this one is the first
+        self._asked: deque[_Asked] = deque()
+        self._told = self._done = 0
+        self._later: Later | None = None
+
+    def window(self, positions: Int64Array, later: Later | None) -> None:
+        before = len(self._windows.popleft()) if self._windows else 0
+        if self._windows and np.array_equal(self._windows[0], positions):
+            self._told -= before
+            self._asked = deque(
+                _Asked(one.begin - before, one.end - before, one.held)
+                for one in self._asked
+                if one.end > before
+            )
+        else:
+            self._windows, self._asked, self._told = deque([positions]), deque(), 0
+        self._later, self._done = later, 0
+
+    def reach(self, position: int) -> None:
+        while self._asked and self._asked[0].end <= self._done:
+            self._asked.popleft()  # the bytes of what was read are not kept
+        self._done = position
+        while self._told < position or self._room(position):
+            if not self._tell():
+                return
+
+    def _room(self, position: int) -> bool:
+        """Whether more is to be under way than is asked for beyond `position`."""
+        if self._count is not None:
+            return self._told < position + self._count
+        ahead = [one for one in self._asked if one.begin >= position]
+        return (
+            sum(one.num_requests for one in ahead) < _MOST_REQUESTS
+            and sum(one.num_bytes for one in ahead) < _MOST_AHEAD
+            and self._told < position + _MOST_RECORDS
+        )
+
+    def _tell(self) -> bool:
+        """Ask for the next records; False if there are no more."""
+        begin = 0
+        for window in self._windows:
+            if self._told < begin + len(window):
+                break
+            begin += len(window)
+        else:
+            window = np.zeros(0, np.int64) if self._later is None else self._later(len(self._windows))
+            if not len(window):
+                return False
+            self._windows.append(window)
+        at = self._told - begin
+        most = _PIECE if self._count is None else max(1, self._done + self._count - self._told)
+        numbers, offsets, sizes = _frames(self._store, window[at : at + most])
+        count = max(1, int(np.searchsorted(np.cumsum(sizes), _PIECE_BYTES)))
+        held = _advise(self._store, numbers[:count], offsets[:count], sizes[:count], remote=True)
+        self._asked.append(_Asked(self._told, self._told + count, held))
+        self._told += count
+        return True

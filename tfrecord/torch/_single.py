@@ -87,6 +87,8 @@ class TFRecordDataset(EpochDataset):
         prefetch: prepare this many items ahead in a background thread, so that reading and decoding overlap
             the training step. For datasets with `batch_size` that are read without workers; in a worker it
             does nothing. The iterator's `close` ends the thread, and so does dropping the iterator.
+        readahead: how many batches (without `batch_size`, records) to fetch ahead from a store, if the data is
+            behind URLs. None keeps 32 requests under way.
         on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records.
             `max_skips` applies to each process separately; `num_skipped` counts over all workers.
         reshuffle_each_epoch: False gives every epoch the order of epoch 0.
@@ -125,6 +127,7 @@ class TFRecordDataset(EpochDataset):
         max_length: int | Mapping[str, int] | None = None,
         pad_to_multiple_of: int | None = None,
         prefetch: int = 0,
+        readahead: int | None = None,
         on_error: Any = "raise",
         max_skips: int | None = None,
         reshuffle_each_epoch: bool = True,
@@ -143,6 +146,7 @@ class TFRecordDataset(EpochDataset):
         self.shuffle_queue_bytes = (
             None if shuffle_queue_bytes is None else as_integer(shuffle_queue_bytes, "shuffle_queue_bytes", 1)
         )
+        self.readahead = None if readahead is None else as_integer(readahead, "readahead", 0)
         check_transform(transform)
         padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
         self.finish = Finish(transform, bool(drop_none), padding, split == "pad")
@@ -201,7 +205,11 @@ class TFRecordDataset(EpochDataset):
     ) -> Callable[..., Iterator[Any]]:
         """For one epoch: a function that takes items and padding flags and returns an iterator of outputs."""
         plan = self.plan(epoch, source_pass)
-        return partial(produce_items, self.source, plan, self.gives_batches, finish or self.finish)
+        ahead = self.source.readahead(self._records_ahead())
+        return partial(produce_items, self.source, ahead, plan, self.gives_batches, finish or self.finish)
+
+    def _records_ahead(self) -> int | None:
+        return None if self.readahead is None else self.readahead * (self.batch_size or 1)
 
     def open_epoch(self, epoch: int) -> tuple[int, Callable[..., Iterator[Any]], TFRecordError | None]:
         """(number of items over all ranks, result of `produce`, error to raise after the last item)."""
@@ -214,7 +222,14 @@ class TFRecordDataset(EpochDataset):
             # In stored order the good records come first, then the damage that hides the others.
             source, count = self.source.before_damage()
             plan = self.batched(StoredOrder(count))
-            produce = partial(produce_items, source, plan, self.gives_batches, self.finish)
+            produce = partial(
+                produce_items,
+                source,
+                source.readahead(self._records_ahead()),
+                plan,
+                self.gives_batches,
+                self.finish,
+            )
             return len(plan), produce, error
 
     # ---- operations ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tfrecord._reading.store import RecordStore
 from tfrecord._reading.view import RecordView
 from tfrecord.features import FeaturePlan
 from tfrecord.sampling.permutation import Int64Array, Permutation
-from tfrecord.torch._readahead import Readahead
+from tfrecord.torch._readahead import Later, Readahead
 
 __all__ = ["DROPPED", "Source", "joined"]
 
@@ -117,9 +117,10 @@ class Source:
         yield from self.fetch_good(positions[:half])
         yield from self.fetch_good(positions[half:])
 
-    def readahead(self, positions: Int64Array) -> Readahead:
-        """Hints to the system, for reading these records in this order."""
-        return Readahead(self.view.store, self.view.stored(positions))
+    def readahead(self, count: int | None = None) -> SourceAhead:
+        """For one pass: tells the system, and asks stores for, what it reads next; of stores, this many
+        records ahead."""
+        return SourceAhead(self.view, count)
 
     def before_damage(self) -> tuple[Source, int]:
         """The readable part of files without an index, in which a damaged frame hides what follows.
@@ -225,6 +226,20 @@ class Source:
             except TFRecordError:
                 found = crc32(b"damaged", found)
         return found
+
+
+class SourceAhead:
+    """A `Readahead` for positions of a view."""
+
+    def __init__(self, view: RecordView, count: int | None) -> None:
+        self._view = view
+        self._ahead = Readahead(view.store, count)
+        self.reach = self._ahead.reach
+
+    def window(self, positions: Int64Array, later: Later | None = None) -> None:
+        """See `Readahead.window`."""
+        stored = self._view.stored
+        self._ahead.window(stored(positions), None if later is None else lambda n: stored(later(n)))
 
 
 def joined(sources: Sequence[Source]) -> Source:
