@@ -248,7 +248,7 @@ class Stream:
         return piece
 
     def again(self, start: int, end: int) -> bytes:
-        """Bytes ``start`` to ``end`` of the object, fetched now, if they may have been damaged on their way."""
+        """Bytes ``start`` to ``end`` once more: they may have been damaged on their way."""
         return bytes(self._store._fetch(self._key, start, min(end, self._end), self._etag))
 
     def readinto(self, buffer: Any) -> int:

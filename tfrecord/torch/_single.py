@@ -87,8 +87,8 @@ class TFRecordDataset(EpochDataset):
         prefetch: prepare this many items ahead in a background thread, so that reading and decoding overlap
             the training step. For datasets with `batch_size` that are read without workers; in a worker it
             does nothing. The iterator's `close` ends the thread, and so does dropping the iterator.
-        readahead: how many batches (without `batch_size`, records) to fetch ahead from a store, if the data is
-            behind URLs. None keeps 32 requests under way.
+        readahead: how many batches (without `batch_size`, records) to fetch ahead if the data is behind URLs.
+            None keeps 32 requests under way.
         on_error, max_skips: "raise", "skip", or a callable that gets the error, for damaged records.
             `max_skips` applies to each process separately; `num_skipped` counts over all workers.
         reshuffle_each_epoch: False gives every epoch the order of epoch 0.
@@ -222,14 +222,8 @@ class TFRecordDataset(EpochDataset):
             # In stored order the good records come first, then the damage that hides the others.
             source, count = self.source.before_damage()
             plan = self.batched(StoredOrder(count))
-            produce = partial(
-                produce_items,
-                source,
-                source.readahead(self._records_ahead()),
-                plan,
-                self.gives_batches,
-                self.finish,
-            )
+            ahead = source.readahead(self._records_ahead())
+            produce = partial(produce_items, source, ahead, plan, self.gives_batches, self.finish)
             return len(plan), produce, error
 
     # ---- operations ----------------------------------------------------------------------------------------
