@@ -25,6 +25,7 @@ from indexer.errors import ChecksumError, FeatureKindError, MissingFeatureError
 from tfrecord.columns import Ragged
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
+from tfrecord.torch._workers import packing
 from tfrecord.torch._workers.packing import TensorDict
 
 # What torch and torchdata say of this machine and of each other.
@@ -373,6 +374,20 @@ class TestBatchesAcrossProcesses:
         back = pickle.loads(pickle.dumps(batch))
         assert type(back) is TensorDict and back.copy().keys() == batch.keys()
         assert (back["n"], back["s"], back["e"], back["b"]) == (None, "text", [], [b"", b"x\0"])
+
+
+def test_tensors_of_any_layout_pass() -> None:
+    one = torch.arange(1.0)
+    batch = {
+        "expanded": one.expand(3),
+        "single": one.as_strided((1,), (0,)),
+        "wide": torch.arange(6).reshape(2, 3).T,
+        "step": torch.arange(9, dtype=torch.uint8)[::4],
+        "none": torch.zeros(0, 2),
+        "scalar": torch.tensor(7),
+    }
+    back = packing._unpack(*packing._pack(batch))
+    assert all(torch.equal(back[name], value) for name, value in batch.items()) and len(back) == len(batch)
 
 
 def _pss(pid: int | None) -> int:

@@ -24,11 +24,22 @@ def stored_batches(
 ) -> Iterator[Batch]:
     """Batches of ``size`` rows in stored order; good records come before the damage after them raises."""
     view.prepare()
-    merged = (rows for rows in merge_rows(view.rows(), size) if len(rows) == size or not drop_last)
+    dropped = 0
+
+    def full() -> Iterator[RowBatch]:
+        nonlocal dropped
+        for rows in merge_rows(view.rows(), size):
+            if drop_last and len(rows) < size:
+                dropped += len(rows)
+            else:
+                yield rows
+
+    merged = full()
     if not _decodes_ahead(view, num_threads):
         for rows in merged:
             yield from view.decoder.batches(rows, names, drop_last, num_threads)
-        view.end_pass(names)
+        if not dropped:
+            view.end_pass(names)
         return
 
     def decode(rows: RowBatch) -> tuple[list[Batch], Exception | None]:
@@ -44,7 +55,8 @@ def stored_batches(
         yield from found
         if error is not None:
             raise error
-    view.end_pass(names)
+    if not dropped:
+        view.end_pass(names)
 
 
 def shuffled_batches(
@@ -65,12 +77,14 @@ def shuffled_batches(
     if not stop or not _decodes_ahead(view, num_threads):
         for positions in parts:
             yield view.read(positions, names, num_threads)
-        view.end_pass(names)
+        if stop == len(order):
+            view.end_pass(names)
         return
     some = order.positions(np.arange(min(_SAMPLE, stop), dtype=np.int64))
     work = int(view.sizes(some).mean() * size)
     yield from in_turn(((work, partial(view.read, positions, names, 1)) for positions in parts), num_threads)
-    view.end_pass(names)
+    if stop == len(order):
+        view.end_pass(names)
 
 
 def _decodes_ahead(view: RecordView, num_threads: int) -> bool:

@@ -244,7 +244,6 @@ def load_indexes(
 
         def beside(number: int) -> RecordIndex | None:
             found = _beside(paths[number], options, partial(load, number))
-            # An index of no records is false as a condition.
             return _cached(paths[number], options, files.local(number)) if found is None else found
 
         remote = [number for number in numbers if is_url(paths[number])]
@@ -321,8 +320,11 @@ def _built(
     try:
         if not is_url(path) and os.path.exists(target):
             return load(target)
-        if is_url(path) and (found := _loaded_behind(path, load) or _cached(path, options, data)) is not None:
-            return found
+        if is_url(path):
+            found = _loaded_behind(path, load)  # an index of no records is false as a condition
+            found = _cached(path, options, data) if found is None else found
+            if found is not None:
+                return found
     except StaleIndexError:
         pass  # "build" replaces it
     except IndexFileError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import compress
 from typing import Any
 
 from indexer.errors import MissingFeatureError
@@ -33,6 +34,7 @@ class Seen:
     def __init__(self, plan: FeaturePlan, sequence_plan: FeaturePlan) -> None:
         self._unseen = set(_may_be_absent(plan))
         self._unseen_lists = set(_may_be_absent(sequence_plan))
+        self._order = sorted(self._unseen), sorted(self._unseen_lists)
         self._others: dict[str, bool] = {}
         self._any_record = False
         self.warned = False
@@ -68,6 +70,19 @@ class Seen:
         context, steps = found if is_sequence else (found, {})
         self._unseen -= {key for key, value in context.items() if value is not None}
         self._unseen_lists -= {key for key, values in steps.items() if values}
+
+    def flags(self) -> list[bool]:
+        """Whether any record was read, then whether each tracked feature has appeared; for `join`."""
+        features, lists = self._order
+        seen = [name not in self._unseen for name in features]
+        return [self._any_record, *seen, *(name not in self._unseen_lists for name in lists)]
+
+    def join(self, flags: Sequence[bool]) -> None:
+        """Add what another process has seen: its `flags`."""
+        features, lists = self._order
+        self._any_record = self._any_record or flags[0]
+        self._unseen -= set(compress(features, flags[1:]))
+        self._unseen_lists -= set(compress(lists, flags[1 + len(features) :]))
 
     def absent(self, columns: Collection[str] | None) -> list[str]:
         """The requested features that no record had; only those in ``columns`` if only these were read.

@@ -138,16 +138,30 @@ class RecordView:
                 decoder.seen.warned = True
         decoder.dense = dense_plans(decoder, schema)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the view has every record of its files."""
+        return self.selection is None or len(np.unique(self.selection)) == len(self.store)
+
     def end_pass(self, columns: tuple[str, ...] | None = None) -> None:
-        """Call after all records were read, with the requested ``columns``: warns, once, if no record had one
-        of them."""
+        """Call after all records of the view were read, with the requested ``columns``: warns, once, if no
+        record of the files has one of them."""
+        if self.is_whole:
+            self.warn_of_absent(self.absent(columns))
+
+    def absent(self, columns: tuple[str, ...] | None = None) -> list[str]:
+        """The requested features to warn of, if the records read so far are all that the files have."""
         decoder = self.decoder
         if decoder.allow_missing or decoder.seen.warned or decoder.record_type == "bytes":
-            return
-        absent = decoder.seen.absent(columns)
-        if absent:
-            decoder.seen.warned = True
-            warn_of_absent(self.store.paths[0], absent, *self._known_keys())
+            return []
+        # A damaged record may have had the feature.
+        return [] if decoder.policy.num_skipped else decoder.seen.absent(columns)
+
+    def warn_of_absent(self, names: list[str]) -> None:
+        """Warn that no record has these features, if there are any."""
+        if names:
+            self.decoder.seen.warned = True
+            warn_of_absent(self.store.paths[0], names, *self._known_keys())
 
     def _known_keys(self) -> tuple[list[str], list[str]]:
         """Names of features and of feature lists, for hints: of the first records where no index has them."""

@@ -89,6 +89,10 @@ class EpochDataset(IterableDataset[Any]):
         """For datasets without positions: one consumer's items after the first `skip`, and which is last."""
 
     @abstractmethod
+    def reads_all(self, epoch: int) -> bool:
+        """Whether an epoch reads every record of the files; False if finding out would cost much."""
+
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """The JSON-able description that a state must match."""
 

@@ -288,6 +288,16 @@ class MultiTFRecordDataset(EpochDataset):
             return MixedRecords(self.datasets, mix, counts, epoch, self._finishes)
         return MixedBatches(self.datasets, mix, counts, epoch, self.finish, self._decoding())
 
+    def reads_all(self, epoch: int) -> bool:
+        """Whether an epoch reads every record of the files; False if finding out would cost much."""
+        if self.infinite or self.operations:
+            return False
+        own = self.state_epoch(epoch)
+        if self.drop_last and self.batch_size is not None:
+            if not self.positioned or sum(self._counts(own)) % self.batch_size:
+                return False
+        return all(dataset.reads_all(own) for dataset in self.datasets)
+
     # ---- operations ----------------------------------------------------------------------------------------
 
     def filter(self, predicate: Callable[[Any], Any]) -> MultiTFRecordDataset:

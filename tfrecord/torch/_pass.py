@@ -43,6 +43,7 @@ class Pass:
         self.items_consumed = 0
         self.worker_offset = 0
         self.at_end = False  # nothing is left
+        self._reads_whole_share = False
         self._steps: Iterator[_Step] | None = None
 
     def next_item(self) -> Any:
@@ -56,7 +57,9 @@ class Pass:
                     return item
         except StopIteration:
             self.at_end = True
-            self._warn_of_absent_features()
+            if self._reads_whole_share:
+                self._reads_whole_share = False
+                self._warn_of_absent_features()
             raise
         except TFRecordError as error:
             carried = for_loader(error)
@@ -65,10 +68,30 @@ class Pass:
             raise carried from error
 
     def _warn_of_absent_features(self) -> None:
-        info = get_worker_info()
-        if info is None or info.id == 0:  # one worker speaks for all
-            for source in self.dataset.sources():
-                source.end_pass()
+        """Once this process and its fellow workers have read every record, warn of features that none had.
+
+        Other ranks may have seen the features, so nobody speaks for several ranks.
+        """
+        dataset, start = self.dataset, self.start
+        assert start is not None
+        if dataset._ranks()[1] > 1 or not dataset.reads_all(start.epoch):
+            return
+        views = [source.view for source in dataset.sources()]
+        worker, num_workers = worker_place()
+        if num_workers > 1:
+            share = (worker - self.worker_offset) % num_workers
+            flags = [flag for view in views for flag in view.decoder.seen.flags()]
+            joined = dataset._counter.end_share(start.epoch, share, num_workers, flags)
+            if joined is None or dataset.num_skipped:
+                return
+            for view in views:
+                count = len(view.decoder.seen.flags())
+                view.decoder.seen.join(joined[:count])
+                joined = joined[count:]
+        absent = [view.absent() for view in views]
+        if any(absent) and dataset._counter.first(3):
+            for view, names in zip(views, absent, strict=True):
+                view.warn_of_absent(names)
 
     def close(self, *, wait: bool) -> None:
         """Stop reading; the state stays. `wait`: wait until the `prefetch` thread has ended."""
@@ -88,6 +111,7 @@ class Pass:
         if over is not None and dataset._loader_state.finished:
             return iter(())  # the loader discards this pass and asks for the next one
         dataset.count_skips()
+        self._reads_whole_share = not self.start.position and not self.items_consumed
         if dataset.positioned:
             steps = self._of_places(over, (rank, world_size, worker, num_workers))
         else:

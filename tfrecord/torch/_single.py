@@ -18,6 +18,7 @@ from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.orders import Order, StoredOrder, shuffled_order
 from tfrecord.sampling.permutation import derive_key
+from tfrecord.sampling.plans import all_records
 from tfrecord.sampling.share import Share
 from tfrecord.torch._base import EpochDataset
 from tfrecord.torch._choosing import Keep, kept_rows, record_lengths
@@ -46,6 +47,7 @@ __all__ = ["TFRecordDataset"]
 
 _DEFAULT_QUEUE, _DEFAULT_QUEUE_BYTES = 16_384, 256 << 20
 _CHUNK = 256
+_MOST_COUNTED = 1 << 24
 Payload = tuple[str, int, Any]  # path, record, payload
 
 
@@ -150,6 +152,7 @@ class TFRecordDataset(EpochDataset):
         check_transform(transform)
         padding = RaggedOptions(ragged, pad_value, max_length, pad_to_multiple_of)
         self.finish = Finish(transform, bool(drop_none), padding, split == "pad")
+        self._tested_all = False  # a filter has decoded every record
         self._predicates: tuple[tuple[Callable[[Any], Any], bool], ...] = ()
         asked = asked_features(features, description, sequence_features, sequence_description)
         self._reader, self.source = open_source(
@@ -226,6 +229,20 @@ class TFRecordDataset(EpochDataset):
             produce = partial(produce_items, source, ahead, plan, self.gives_batches, self.finish)
             return len(plan), produce, error
 
+    def reads_all(self, epoch: int) -> bool:
+        """Whether an epoch reads every record of the files; False if finding out would cost much."""
+        dropped_from = self.batch_size if self.drop_last else None
+        if not self.positioned:
+            return dropped_from in (None, 1)
+        if not (self._tested_all or self.source.view.is_whole):
+            return False
+        if not self.operations:
+            return not (dropped_from and len(self.source) % dropped_from)
+        plan = self.plan(epoch)
+        if max(len(plan), len(self.source)) > _MOST_COUNTED:
+            return False
+        return len(np.unique(all_records(plan))) == len(self.source)
+
     # ---- operations ----------------------------------------------------------------------------------------
 
     def filter(self, predicate: Callable[[Any], Any]) -> TFRecordDataset:
@@ -264,6 +281,7 @@ class TFRecordDataset(EpochDataset):
             return made
         chosen = np.arange(len(self.source), dtype=np.int64)
         chosen = chosen[keep(chosen)]
+        made._tested_all = self._tested_all or self.source.view.is_whole
         made.source = self.source.select(chosen)
         made._reader = self._reader.select(chosen)
         return made

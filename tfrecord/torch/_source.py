@@ -174,10 +174,6 @@ class Source:
         """Determine the record type."""
         self.view.prepare()
 
-    def end_pass(self) -> None:
-        """A pass is over: say so, once, where no record had a feature that was asked for."""
-        self.view.end_pass()
-
     def decode_one(self, payload: memoryview, path: str, record: int) -> Any:
         """A record as a dict (a pair of dicts, bytes); DROPPED if it is not a valid message and such
         records are skipped."""

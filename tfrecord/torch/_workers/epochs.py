@@ -7,7 +7,7 @@ whether another worker of the same pass has started already; if not, it takes th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import current_process
 from typing import Any, NamedTuple
@@ -23,7 +23,8 @@ _RECENT = 7  # passes remembered; a process rarely runs two at once
 
 # Words of a slot: the next pass, then a ring of recent ones.
 _EPOCH, _POSITION, _LOADED, _LAYOUT, _CURSOR, _SAID, _BY_WORKERS, _SKIPPED = range(8)
-_HEAD = 16
+# What the workers have seen; then an epoch, a number of workers, and which of them have read their shares.
+_SEEN, _SEEN_WORDS, _SHARED_EPOCH, _SHARERS, _ENDED, _HEAD = 8, 4, 12, 13, 14, 16
 # Words of a recent pass; it is in use where its state is not 0.
 _STATE, _SEED, _NUMBER, _IDENTITY, _P_EPOCH, _P_POSITION, _P_LAYOUT, _JOINED = range(8)
 _DONE = _JOINED + _MASK_WORDS
@@ -147,6 +148,26 @@ class EpochCounter:
             said = int(words[_SAID]) >> bit & 1
             words[_SAID] |= 1 << bit
             return not said
+
+    def end_share(self, epoch: int, share: int, num_workers: int, flags: Sequence[bool]) -> list[bool] | None:
+        """A worker has read its whole share of an epoch, and has ever seen the things with these flags.
+
+        Returns the flags that any worker has, once all the shares of that epoch were read; else None.
+        Flags for which there is no room come back True.
+        """
+        room = 63 * _SEEN_WORDS
+        mask = sum(1 << place for place, flag in enumerate(flags[:room]) if flag)
+        with self._words() as words:
+            seen = words[_SEEN : _SEEN + _SEEN_WORDS]
+            seen |= [mask >> 63 * i & (1 << 63) - 1 for i in range(_SEEN_WORDS)]
+            if (words[_SHARED_EPOCH], words[_SHARERS]) != (epoch, num_workers):
+                words[_SHARED_EPOCH], words[_SHARERS], words[_ENDED] = epoch, num_workers, 0
+            if num_workers > 63:
+                return None
+            words[_ENDED] |= 1 << share
+            if words[_ENDED] != (1 << num_workers) - 1:
+                return None
+            return [place >= room or _bit(seen, place) for place in range(len(flags))]
 
     def record_skip(self, path: str | None, record: int) -> None:
         """Count a damaged record that was skipped, once over all processes.

@@ -111,12 +111,20 @@ class _Packer:
         for group in groups:
             if group.end > group.start:
                 # As bytes: not every dtype can be concatenated.
-                flat = [self.tensors[i].reshape(-1).view(torch.uint8) for i in group.members]
+                flat = [_as_bytes(self.tensors[i]) for i in group.members]
                 torch.cat(flat, out=whole[group.start : group.end])
         for start, items in self.strings:
             for item in items:
                 memory[start : start + len(item)] = item
                 start += len(item)
+
+
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of a tensor in order as bytes, without a copy where they lie one after another."""
+    flat = tensor.reshape(-1)
+    if flat.stride(0) != 1:  # of `expand`, say; `contiguous` does not change the stride of a single value
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)
 
 
 def _pack(batch: dict[str, Any]) -> tuple[Any, ...]:
