@@ -16,6 +16,7 @@ __all__ = [
     "CorruptRecordError",
     "DecodeError",
     "FeatureKindError",
+    "ImageError",
     "IndexFileError",
     "MissingFeatureError",
     "RemoteError",
@@ -225,6 +226,10 @@ class DecodeError(_LocatedError, ValueError):
 
     Attributes: ``reason`` (text), ``key``, ``path``, ``record``, ``offset`` (each None if not known).
     """
+
+
+class ImageError(DecodeError):
+    """The bytes of an `ImageFeature` are not a JPEG or PNG file, or are damaged, or claim too many pixels."""
 
 
 class MissingFeatureError(_LocatedError, KeyError):

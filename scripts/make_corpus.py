@@ -196,6 +196,11 @@ def encode_column(column: Column, values: Any) -> list[bytes]:
     return entries
 
 
+def example(entries: Iterable[bytes]) -> bytes:
+    """A serialized Example of these map entries."""
+    return _delimited(0x0A, b"".join(entries))
+
+
 def payloads(shape: Shape, seed: int = 0) -> Iterator[bytes]:
     """The serialized Examples of one file of ``shape``, in order."""
     rng = np.random.default_rng([seed, *shape.name.encode()])
@@ -207,7 +212,7 @@ def payloads(shape: Shape, seed: int = 0) -> Iterator[bytes]:
             yield from [b""] * count
             continue
         for entries in zip(*columns, strict=True):
-            yield _delimited(0x0A, b"".join(entries))
+            yield example(entries)
 
 
 def write_file(path: Path, shape: Shape, seed: int = 0) -> int:
@@ -251,7 +256,7 @@ def many_files(folder: Path, count: int, seed: int = 0) -> Path:
         entries = encode_column(column, np.arange(count, dtype=np.int64).reshape(-1, 1))
         for i, entry in enumerate(entries):
             name = f"one-{i:05d}-of-{count:05d}.tfrecord"
-            (partial / name).write_bytes(frame(_delimited(0x0A, entry)))
+            (partial / name).write_bytes(frame(example([entry])))
         os.replace(partial, target)
     return target
 

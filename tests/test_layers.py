@@ -36,7 +36,7 @@ FLOORS = {
     "tfrecord": """
         _dtypes _startup _kernels errors _optional example_pb2 iterator_utils tools
         features
-        _columns process sampling tensor_proto
+        _columns images process sampling tensor_proto
         schema
         _writing columns mixing parse
         _reading encode example_lists writer

@@ -16,6 +16,7 @@ from indexer import (
     CorruptRecordError,
     DecodeError,
     FeatureKindError,
+    ImageError,
     IndexFileError,
     MissingFeatureError,
     RecordIndex,
@@ -34,6 +35,7 @@ from .columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch, concat
 from .encode import encode_example, encode_sequence_example
 from .example_lists import parse_example_list
 from .features import FixedLenFeature, RaggedFeature, VarLenFeature
+from .images import ImageFeature
 from .iterator_utils import cycle, sample_iterators, shuffle_iterator
 from .loaders import (
     example_loader,
@@ -65,6 +67,8 @@ __all__ = [
     "DecodeError",
     "FeatureKindError",
     "FixedLenFeature",
+    "ImageError",
+    "ImageFeature",
     "IndexFileError",
     "MissingFeatureError",
     "Ragged",

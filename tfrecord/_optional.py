@@ -8,7 +8,13 @@ import sys
 from typing import Any
 
 # Import name -> the extra that brings it.
-_EXTRAS = {"pyarrow": "arrow", "pandas": "pandas", "polars": "polars", "torch": "torch", "PIL.Image": "tfds"}
+_EXTRAS = {
+    "pyarrow": "arrow",
+    "pandas": "pandas",
+    "polars": "polars",
+    "torch": "torch",
+    "PIL.Image": "images",
+}
 _NAMES = {"PIL.Image": "Pillow"}
 
 

@@ -8,7 +8,7 @@ are ragged. ``"str"`` and ``"string"`` are bytes, as in TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -23,7 +23,9 @@ __all__ = [
     "Column",
     "FeaturePlan",
     "FixedLenFeature",
+    "ImageOptions",
     "RaggedFeature",
+    "Spec",
     "VarLenFeature",
     "check_cast",
     "compile_features",
@@ -36,6 +38,18 @@ EMPTY, NAMED, REQUIRED = "empty", "named", "required"
 
 
 @dataclass(frozen=True)
+class ImageOptions:
+    """How the images of a column are decoded: see `tfrecord.ImageFeature`. An open size is None."""
+
+    height: int | None
+    width: int | None
+    channels: int
+    resize: bool
+    max_pixels: int
+    num_threads: int | None
+
+
+@dataclass(frozen=True)
 class Column:
     """One requested feature, ready for the kernels.
 
@@ -43,7 +57,8 @@ class Column:
     bytes.
     ``default`` is a whole row: bytes of numbers in ``dtype``, or a tuple of bytes. ``absent`` says what to do
     about a record that lacks a ragged column: ``EMPTY`` (an empty row), ``NAMED`` (the same, but at least one
-    record should have it) or ``REQUIRED`` (an error).
+    record should have it) or ``REQUIRED`` (an error). ``image`` says how a column of one byte string is
+    decoded to images, if it is.
     """
 
     key: str
@@ -53,6 +68,7 @@ class Column:
     default: Any = None
     raw: bool = False
     absent: str = EMPTY
+    image: ImageOptions | None = None
     #: Whether a dense column holds numbers exactly as stored.
     stored: bool = field(init=False, compare=False, repr=False)
 
@@ -61,8 +77,8 @@ class Column:
         object.__setattr__(self, "stored", stored)
 
 
-class _Spec:
-    """The common base of the three specs: immutable values, compared and hashed by their content."""
+class Spec:
+    """The common base of the specs: immutable values, compared and hashed by their content."""
 
     __slots__ = ("_column", "_hash", "dtype")
     _column: Column
@@ -72,20 +88,19 @@ class _Spec:
         object.__setattr__(self, "_hash", hash((type(self).__name__, column)))
 
     def column(self, key: str) -> Column:
-        column = self._column
-        return Column(key, column.kind, column.dtype, column.shape, column.default, column.raw)
+        return replace(self._column, key=key)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a {type(self).__name__} cannot be changed")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Spec) and type(self) is type(other) and self._column == other._column
+        return isinstance(other, Spec) and type(self) is type(other) and self._column == other._column
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
 
-class FixedLenFeature(_Spec):
+class FixedLenFeature(Spec):
     """The same number of values in every record: a dense column of shape ``(n, *shape)``.
 
     If the first size of a raw array is -1, it may vary between records; the column is then a `Ragged` whose
@@ -136,7 +151,7 @@ class FixedLenFeature(_Spec):
         return _remake, (type(self), (self.shape, self.dtype, self.default_value), {"raw": self.raw})
 
 
-class VarLenFeature(_Spec):
+class VarLenFeature(Spec):
     """Any number of values in each record: a `Ragged` column.
 
     Args:
@@ -235,6 +250,11 @@ class FeaturePlan:
             if column.absent == REQUIRED or (column.shape is not None and column.default is None)
         )
 
+    @cached_property
+    def images(self) -> tuple[Column, ...]:
+        """The columns that are decoded to images."""
+        return tuple(column for column in self.columns or () if column.image is not None)
+
     @property
     def names(self) -> tuple[str, ...] | None:
         return None if self.columns is None else tuple(column.key for column in self.columns)
@@ -322,7 +342,7 @@ def _compile(items: tuple[tuple[Any, Any], ...], absent: str) -> FeaturePlan:
             raise ValueError(f"the feature {key!r} is named twice")
         if spec is None:
             columns[key] = Column(key, None, absent=absent)
-        elif isinstance(spec, _Spec):
+        elif isinstance(spec, Spec):
             columns[key] = spec.column(key)
         else:
             columns[key] = _named_column(key, spec, absent)
@@ -333,7 +353,7 @@ def _named_column(key: str, name: Any, absent: str) -> Column:
     try:
         kind, dtype = resolve_dtype(name)
     except ValueError as error:
-        others = "or a FixedLenFeature, VarLenFeature or RaggedFeature"
+        others = "or a FixedLenFeature, VarLenFeature, RaggedFeature or ImageFeature"
         raise ValueError(f"feature {key!r}: {error}, {others}") from None
     return Column(key, kind, dtype, absent=absent)
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchlib import suites_files, suites_parse, suites_ray, suites_remote, suites_tfds, suites_torch
+from benchlib import (
+    suites_files,
+    suites_images,
+    suites_parse,
+    suites_ray,
+    suites_remote,
+    suites_tfds,
+    suites_torch,
+)
 from benchlib.harness import Case
 from benchlib.plan import Plan
 
@@ -15,6 +23,7 @@ SUITES: dict[str, Callable[[Plan], Iterator[Case]]] = {
     "random": suites_files.random,
     "write": suites_files.write,
     "torch": suites_torch.torch,
+    "images": suites_images.images,
     "tfds": suites_tfds.tfds,
     "ray": suites_ray.ray,
     "remote": suites_remote.remote,

@@ -115,6 +115,22 @@ def read(spec: Spec) -> Run:
     return _count(dataset.with_options(_options(spec)))
 
 
+def images(spec: Spec) -> Run:
+    """``TFRecordDataset``, ``decode_jpeg`` record by record in ``spec["threads"]`` calls, then batches."""
+    features = _features(spec)
+
+    def decoded(serialized: Any) -> dict[str, Any]:
+        record = tf.io.parse_single_example(serialized, features)
+        image = tf.io.decode_jpeg(record["image"], channels=3)
+        return {"image": tf.ensure_shape(image, (spec["side"], spec["side"], 3)), "label": record["label"]}
+
+    calls = spec["threads"] if spec["threads"] > 1 else None
+    dataset = tf.data.TFRecordDataset(spec["path"]).map(decoded, calls).batch(spec["batch"])
+    if calls:
+        dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    return _count(dataset.with_options(_options(spec)))
+
+
 def write(spec: Spec) -> Run:
     """``tf.train.Example`` messages from dicts of values, through ``tf.io.TFRecordWriter``."""
     parsed = [tf.train.Example.FromString(r) for r in read_payloads(spec["path"], spec["limit"])]
@@ -152,5 +168,6 @@ TASKS: dict[str, Task] = {
     "raw": raw,
     "raw_one": raw_one,
     "read": read,
+    "images": images,
     "write": write,
 }

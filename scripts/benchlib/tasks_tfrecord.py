@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import cycle, islice
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import indexer
 import tfrecord
 from benchlib.common import Run, Spec, Task, batches_of, draws, drop_pages, memory, read_payloads, scratch
+from tfrecord._columns import pixels
 
 _DTYPE = {"bytes": "bytes", "float": "float32", "int": "int64"}
 
@@ -309,6 +311,55 @@ def torch_epoch(spec: Spec) -> Run:
     return _holding(folder, lambda: sum(len(batch[name]) for batch in loader))
 
 
+def _image_loader(spec: Spec, features: dict[str, Any], **options: Any) -> Any:
+    import torch.utils.data
+
+    from tfrecord.torch import TFRecordDataset
+
+    workers = spec["workers"]
+    dataset: Any = TFRecordDataset(
+        spec["path"], None, features, shuffle=True, batch_size=spec["batch"], **options
+    )
+    return torch.utils.data.DataLoader(
+        dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
+    )
+
+
+def images(spec: Spec) -> Run:
+    """An epoch of JPEGs decoded by ImageFeature: from a reader's batches, or through a DataLoader."""
+    side = spec["side"]
+    image = tfrecord.ImageFeature((side, side, 3), num_threads=spec.get("threads"))
+    features = {"image": image, "label": tfrecord.FixedLenFeature((), "int64")}
+    if "workers" in spec:
+        loader = _image_loader(spec, features)
+        return lambda: sum(len(batch["image"]) for batch in loader)
+    reader = tfrecord.TFRecordReader(spec["path"], index=False, features=features)
+    pillow, simplejpeg = pixels.load_decoders()
+    decoders = (pillow, simplejpeg if spec.get("simplejpeg", True) else None)
+
+    def run() -> int:
+        with mock.patch.object(pixels, "load_decoders", lambda: decoders):
+            return _rows(reader.batches(spec["batch"]))
+
+    return run
+
+
+def image_transform(spec: Spec) -> Run:
+    """The same by hand: Pillow in a transform."""
+    import io
+
+    import torch
+    from PIL import Image
+
+    def decoded(batch: Any) -> Any:
+        images = [np.asarray(Image.open(io.BytesIO(data))) for data in batch["image"]]
+        return {"image": torch.from_numpy(np.stack(images)), "label": batch["label"]}
+
+    features = {name: tfrecord.FixedLenFeature((), _DTYPE[kind]) for name, kind, _ in spec["features"]}
+    loader = _image_loader(spec, features, transform=decoded)
+    return lambda: sum(len(batch["image"]) for batch in loader)
+
+
 def remote_random(spec: Spec) -> Run:
     """Payloads at random positions behind a URL; the index is a local file."""
     folder, index_path = _own_index(spec["path"])
@@ -368,6 +419,8 @@ TASKS: dict[str, Task] = {
     "write_columns": write_columns,
     "write_records": write_records,
     "torch_epoch": torch_epoch,
+    "images": images,
+    "image_transform": image_transform,
     "remote_random": remote_random,
     "tfds_examples": tfds_examples,
     "tfds_batches": tfds_batches,

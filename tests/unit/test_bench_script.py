@@ -199,6 +199,7 @@ def test_worker_that_cannot_start_says_why() -> None:
 
 
 def test_every_suite_names_its_contenders_and_targets(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
     plan = Plan(tmp_path, make_corpus.MAIN_SHAPES, 0.0001)
     for suite, cases_of in SUITES.items():
         cases = list(cases_of(plan))
@@ -215,8 +216,10 @@ def test_every_suite_names_its_contenders_and_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suite", list(SUITES))
 def test_bench_runs_and_writes_json(suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
-    if suite == "torch":
+    if suite in ("torch", "images"):
         pytest.importorskip("torch")
+    if suite == "images":
+        pytest.importorskip("PIL")
     if suite == "remote":
         pytest.importorskip("obstore")
         pytest.importorskip("aiohttp")

@@ -9,6 +9,7 @@ import numpy as np
 
 from indexer.errors import DecodeError, MissingFeatureError
 from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord._columns.images import one_image
 from tfrecord._columns.raw import bad_row, raw_shape, unpack
 from tfrecord._dtypes import check_cast
 from tfrecord._kernels.codes import BYTES, UNKNOWN
@@ -130,7 +131,7 @@ def finish_value(column: Column, value: Any) -> Any:
     if column.kind != "bytes":
         return _cast(column, value, np.array([0, length]), None).reshape(shape)
     if shape == ():
-        return value
+        return value if column.image is None else one_image(column, value)
     array = np.empty(length, object)
     array[:] = [value] if isinstance(value, bytes) else value
     return array.reshape(shape)

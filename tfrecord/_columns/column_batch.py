@@ -14,9 +14,9 @@ from tfrecord._columns.batch_text import html, lines, title
 from tfrecord._columns.exports import ArrowBatch
 from tfrecord._columns.frames import record_batches
 from tfrecord._columns.from_arrow import columns_of
-from tfrecord._columns.ragged import Ragged, TensorRagged, as_column, concat_columns, same_column
+from tfrecord._columns.ragged import Ragged, TensorRagged, as_column, concat_columns, nbytes_of, same_column
 from tfrecord._columns.tables import TableOptions, Text, table_options
-from tfrecord._columns.tensors import tensor_of
+from tfrecord._columns.tensors import tensor_of, tensors_of
 from tfrecord._optional import optional
 
 __all__ = ["ColumnBatch", "record_batch"]
@@ -92,7 +92,7 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
     @property
     def nbytes(self) -> int:
         """Total bytes of all values."""
-        return sum(int(column.nbytes) for column in self._columns.values())
+        return sum(map(nbytes_of, self._columns.values()))
 
     @overload
     def __getitem__(self, key: str) -> Any: ...
@@ -194,7 +194,7 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
             raise ValueError(f"ragged must be 'ragged', 'pad' or 'nested', got {ragged!r}")
         result: dict[str, Any] = {}
         for name, column in self._columns.items():
-            made = tensor_of(column) if isinstance(column, np.ndarray) else column.to_torch()
+            made = tensors_of(column) if isinstance(column, np.ndarray) else column.to_torch()
             if isinstance(made, TensorRagged) and ragged == "nested":
                 made = made.to_nested()
             elif isinstance(made, TensorRagged) and ragged == "pad":

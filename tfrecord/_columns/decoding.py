@@ -12,6 +12,7 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.build import finish_column, finish_value
+from tfrecord._columns.images import with_images
 from tfrecord._columns.raw import in_step
 from tfrecord._kernels.codes import (
     BYTES,
@@ -58,8 +59,8 @@ def decode_batch(
 ) -> ColumnBatch | SequenceBatch:
     """Decode payloads by compiled plans; `columns` narrows them to some names.
 
-    With ``bad``, payloads that are not valid messages are left out, and their errors (each with its row in
-    ``record``) are added to the list; what comes of an error below is in it or not.
+    With ``bad``, payloads that are not valid messages or hold a damaged image are left out, and their errors
+    (each with its row in ``record``) are added to the list; what comes of an error below is in it or not.
 
     Raises:
         As `parse_example`; of several bad records, the first is reported, with any number of threads.
@@ -67,9 +68,12 @@ def decode_batch(
     if columns is not None:
         plan, sequence_plan = _narrow(plan, sequence_plan, columns)
     try:
-        return _decode(payloads, plan, sequence_plan, num_threads, bad)
+        batch = _decode(payloads, plan, sequence_plan, num_threads, bad)
     except (DecodeError, MissingFeatureError, FeatureKindError) as error:
         raise _first_error(payloads, plan, sequence_plan, error) from None
+    if plan.images or sequence_plan is not None and sequence_plan.images:
+        return with_images(batch, plan, sequence_plan, bad)  # type: ignore[no-any-return]
+    return batch
 
 
 def decode_record(

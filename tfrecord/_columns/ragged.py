@@ -359,6 +359,13 @@ def leaf_of(column: Any) -> Any:
     return column
 
 
+def nbytes_of(column: Any) -> int:
+    """Bytes of the values of any column."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "O":  # images of different sizes
+        return sum(image.nbytes for image in column)
+    return int(column.nbytes)
+
+
 def preview(column: Any, index: int) -> str:
     """One row of any column as short text."""
     return array_text(column[index]) if isinstance(column, np.ndarray) else str(column._preview(index))
@@ -372,6 +379,8 @@ def is_unknown(values: Any) -> bool:
 def same_column(left: Any, right: Any) -> bool:
     """Whether two columns are of one type with equal values (NaN equals NaN)."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        if left.dtype.kind == right.dtype.kind == "O":  # images of different sizes
+            return len(left) == len(right) and all(map(np.array_equal, left, right))
         return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
     return type(left) is type(right) and not isinstance(left, np.ndarray) and bool(left.equals(right))
 
@@ -397,6 +406,6 @@ def describe(column: Any) -> str:
         return f"ragged {describe(column.values)}"
     tail = "".join(f", {extent}" for extent in column.shape[1:])
     name = "bytes" if isinstance(column, BytesColumn) else str(column.dtype)
-    if is_unknown(column):
-        name = "unknown"
+    if name == "object":
+        name = "unknown" if is_unknown(column) else "images"
     return f"{name} (n{tail})" if tail else name

@@ -19,6 +19,11 @@ def tensor_of(array: npt.NDArray[Any]) -> Any:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def tensors_of(column: npt.NDArray[Any]) -> Any:
+    """A dense column as a tensor; images of different sizes, an object array, as a list of tensors."""
+    return list(map(tensor_of, column)) if column.dtype.kind == "O" else tensor_of(column)
+
+
 def nested_of(values: Any, row_splits: Any) -> Any:
     """A nested tensor in the jagged layout over `values`, cut at `row_splits`."""
     torch = optional("torch")

@@ -23,6 +23,8 @@ _WINDOW_BITS = 30
 def dense_array(values: npt.NDArray[Any]) -> Any:
     """A numpy array (n, ...) as a primitive array, or as fixed-size lists; no copy but for bool."""
     pa = optional("pyarrow")
+    if values.dtype.kind == "O" and values.size:
+        raise TypeError("images of different sizes have no Arrow type: give ImageFeature a full shape")
     flat = np.ascontiguousarray(values).reshape(-1)
     if not flat.dtype.isnative:
         flat = flat.astype(flat.dtype.newbyteorder("="))

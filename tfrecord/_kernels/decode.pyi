@@ -84,6 +84,9 @@ def same_items(request: dict[Any, Any], items: tuple[Any, ...]) -> bool:
 def lengths_of(buffers: tuple[Any, ...]) -> npt.NDArray[np.int64] | int:
     """Sizes in bytes, or the place of the first that is no contiguous bytes-like."""
 
+def empty(shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    """An array of anything; a large one uses memory that the library keeps and reuses."""
+
 def gather(
     buffers: tuple[Any, ...],
     offsets: npt.NDArray[np.int64],

@@ -577,6 +577,10 @@ def gather(tuple buffers not None, offsets, buffer_ids, out):
             memcpy(to + i * length, payloads.records[i].data, length)
 
 
+def empty(tuple shape):
+    return _array(shape[0], 1, _UINT8, shape[1:])
+
+
 def decode_varints(data, int simd=-1):
     cdef int level = _simd_level(simd)
     cdef const uint8_t[::1] run = data

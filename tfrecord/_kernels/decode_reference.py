@@ -28,7 +28,7 @@ from tfrecord._kernels.codes import (
 )
 from tfrecord._kernels.wire_reference import WireError, fields, parse_message
 
-__all__ = ["Decoder", "check_records", "gather", "lengths_of", "record_class", "survey"]
+__all__ = ["Decoder", "check_records", "empty", "gather", "lengths_of", "record_class", "survey"]
 
 _DTYPES: dict[int, Any] = {FLOAT: np.dtype("<f4"), INT64: np.dtype(np.int64)}
 
@@ -131,6 +131,10 @@ def lengths_of(buffers: tuple[Any, ...]) -> Any:
         except TypeError:
             return index
     return lengths
+
+
+def empty(shape: tuple[int, ...]) -> Any:
+    return np.empty(shape, np.uint8)
 
 
 def gather(buffers: tuple[Any, ...], offsets: Any, buffer_ids: Any, out: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, TFRecordError
+from indexer.errors import DecodeError, FeatureKindError, ImageError, MissingFeatureError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._columns.decoding import bad_rows, decode_batch, decode_record
@@ -39,8 +39,8 @@ _AHEAD_BYTES = 1 << 16
 
 
 def is_damage(payload: Any, error: TFRecordError) -> bool:
-    """Whether the payload is at fault (it is not a valid message), and not the request."""
-    return isinstance(error, DecodeError) and not is_valid(payload)
+    """Whether the payload is at fault (not a valid message, or a damaged image), and not the request."""
+    return isinstance(error, ImageError) or isinstance(error, DecodeError) and not is_valid(payload)
 
 
 def warn_of_feature_lists(path: str, payloads: Iterable[Any]) -> None:
@@ -239,10 +239,14 @@ class RecordDecoder:
                 self.policy.handle(self.located(damage, *locate(damage.record or 0)))
             return batch
         rows = self._good_rows(payloads, locate)
+        bad = []
         try:
-            return self._decode(payloads[rows], columns, num_threads)
+            batch = self._decode(payloads[rows], columns, num_threads, bad)
         except LOCATED_ERRORS as error:
             raise self.located(error, *locate(int(rows[error.record or 0]))) from None
+        for damage in bad:
+            self.policy.handle(self.located(damage, *locate(int(rows[damage.record or 0]))))
+        return batch
 
     def _decode(
         self,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import DecodeError
+from tfrecord._columns.pixels import colours_of
 from tfrecord._optional import optional
 from tfrecord.tfds.features import Image, Shape, Tensor
 
@@ -22,7 +23,6 @@ Array = npt.NDArray[Any]
 _PNG = b"\x89PNG\r\n\x1a\n"
 # The largest size to which a tensor of unknown size is inflated.
 _MOST_BYTES = 1 << 31
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def decode_tensor(data: memoryview, feature: Tensor, given: Sequence[int] | None) -> Array:
@@ -106,16 +106,7 @@ def _pixels(image: Any, frame: int, channels: int) -> Array:
     """One frame as uint8."""
     if frame:
         image.seek(frame)
-    if image.format == "JPEG" and channels == 1:
-        image.draft("L", image.size)
-    if image.mode.startswith("I"):  # 16-bit grey, of which we need the upper 8
-        grey = (np.asarray(image) >> 8).astype(np.uint8)
-        return np.repeat(grey[..., None], channels or 1, axis=-1)
-    if image.mode in ("P", "PA", "LA", "La", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA") if channels != 1 else image.convert("LA")
-    mode = _MODES.get(channels) or ("L" if image.mode in ("1", "L") else "RGB")
-    pixels = np.array(image if image.mode == mode else image.convert(mode))
-    return pixels if pixels.ndim == 3 else pixels[..., None]
+    return colours_of(image, channels)
 
 
 def _wide(image: Any, data: memoryview, channels: int) -> Array:
