@@ -12,8 +12,10 @@ from prepared import TEXT, dict_of, image, node, sequence, tensor, write_folder
 
 pytest.importorskip("click")
 
-from tfrecord._cli.prepared import about, describe  # noqa: E402
+from tfrecord._cli.prepared import about, describe, title_of  # noqa: E402
 from tfrecord._cli.viewer.data import ViewData  # noqa: E402
+from tfrecord._cli.viewer.hints import hints_of  # noqa: E402
+from tfrecord._cli.viewer.server import ViewServer  # noqa: E402
 from tfrecord.cli import main  # noqa: E402
 from tfrecord.reader import TFRecordReader  # noqa: E402
 
@@ -93,7 +95,37 @@ def test_a_parent(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_view(folder: Path) -> None:
-    lines = [line for found in describe([str(folder)]) for line in about(found)]
+    (folder / "boxes-l.labels.txt").write_text("cat\ndog\n")
+    found = describe([str(folder)])
+    lines = [line for one in found for line in about(one)]
+    hints = hints_of([str(folder), str(folder.parent)])
+    assert hints.names == {"boxes/l": ["cat", "dog"]} and hints.sequences == {"boxes": {"boxes/l": 1}}
     with TFRecordReader(str(folder / "things-train*"), record_type="bytes") as reader:
-        info = ViewData(reader, lines).info()
-    assert info["about"][0] == "TFDS things/big/1.0.0: train (4), test (1)" and len(info["about"]) == 5
+        data = ViewData(reader, lines, title=title_of(found[0]))
+        with ViewServer(data, hints=hints) as server:
+            page = server.single.page({}).decode()
+            assert "1 (dog)" in page and "<title>#0 · things/big/1.0.0</title>" in page
+            assert lines[0] in server.overview.page(server.parts.state({}), {}).decode()
+
+
+def test_episodes_are_shown_as_steps(tmp_path: Path) -> None:
+    label = node("ClassLabel", "classLabel", numClasses="2")
+    step = dict_of(
+        action=tensor("float32", 2), image=image(-1, -1, 3), kind=label, open=tensor("float32", -1)
+    )
+    features = dict_of(steps=sequence(step, connector="Dataset"), boxes=sequence(node("BBoxFeature")))
+    record = {
+        "steps/action": ([0.5, 1, 2, 3, 4, 5], "float"),
+        "steps/image": ([b"a", b"b", b"c"], "byte"),
+        "steps/kind": ([0, 1, 0], "int"),
+        "boxes": ([0.0] * 8, "float"),
+    }
+    folder = write_folder(tmp_path / "robot" / "1.0.0", features, {"train": [[record]]})
+    hints = hints_of([str(folder)])
+    assert hints.sequences["steps"] == {"steps/action": 2, "steps/image": 1, "steps/kind": 1}
+    assert hints.sequences["boxes"] == {"boxes": 4} and hints.boxes == {"boxes"}
+    with TFRecordReader(str(folder), record_type="bytes") as reader:
+        with ViewServer(ViewData(reader), hints=hints) as server:
+            page = server.single.page({}).decode()
+    assert "3 steps" in page and "<td>0.5, 1</td><td>2, 3</td><td>4, 5</td>" in page
+    assert "<td>&quot;b&quot;</td>" in page and "2 objects" in page

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from indexer.errors import DecodeError, FeatureKindError
+from indexer.framing import FRAME_OVERHEAD
 from tfrecord._cli.conversion.layout import exact_record
 from tfrecord._cli.describe import kind_of
 from tfrecord._cli.histogram import Histogram
@@ -197,26 +198,39 @@ class BatchStats:
 
 
 def stats_of(batch: Batch, names: list[str] | None, so_far: BatchStats | None = None) -> BatchStats:
-    """The statistics of a batch; `names` limits them to some features. `so_far` is only used to see which
-    columns need not be counted further.
+    """The statistics of a batch; the other arguments are those of `payload_stats`.
 
     Raises DecodeError, with file and record, if a payload is not a valid message.
     """
+    try:
+        result = payload_stats(batch.payloads, batch.record_type, names, so_far)
+    except DecodeError as error:
+        raise error.at(batch.path, batch.first + (error.record or 0)) from None
+    result.bytes = batch.num_bytes
+    return result
+
+
+def payload_stats(
+    payloads: BytesColumn, kind: str, names: list[str] | None = None, so_far: BatchStats | None = None
+) -> BatchStats:
+    """The statistics of payloads of a record type; `names` limits them to some features. `so_far` only shows
+    which columns need not be counted further.
+
+    Raises DecodeError, with the row as its record, if a payload is not a valid message.
+    """
     result = BatchStats()
-    result.rows, result.bytes = len(batch.payloads), batch.num_bytes
-    result.payloads._add_numbers(batch.payloads.lengths)
+    result.rows, result.bytes = len(payloads), int(payloads.lengths.sum()) + FRAME_OVERHEAD * len(payloads)
+    if len(payloads):
+        result.payloads._add_numbers(payloads.lengths)
     result.payloads.values = result.rows
-    kind = batch.record_type
     if kind == "bytes":
         return result
     sequence = _ALL if kind == "sequence_example" else None
     try:
-        decoded = decode_batch(batch.payloads, _ALL, sequence_plan=sequence)
+        decoded = decode_batch(payloads, _ALL, sequence_plan=sequence)
     except FeatureKindError:
-        _one_by_one(batch.payloads, kind, names, result)
+        _one_by_one(payloads, kind, names, result)
         return result
-    except DecodeError as error:
-        raise error.at(batch.path, batch.first + (error.record or 0)) from None
     if isinstance(decoded, SequenceBatch):
         _add_columns(result, "", decoded.context, names, so_far)
         _add_columns(result, "feature_lists", decoded.feature_lists, names, so_far)

@@ -10,7 +10,7 @@ from indexer.names import is_data_name
 from tfrecord.tfds.features import ClassLabel, Feature, FeaturesDict, Image, Sequence, Tensor, read_features
 from tfrecord.tfds.folder import TFDSError, is_prepared, prepared_below, read_info, shard_path
 
-__all__ = ["about", "describe", "versions"]
+__all__ = ["about", "describe", "title_of", "versions"]
 
 
 def versions(path: str) -> list[str]:
@@ -79,14 +79,18 @@ def about(described: Mapping[str, Any]) -> list[str]:
     """A description as lines of text."""
     if "name" not in described:
         return [f"wrong: {described['problem']}"]
-    title = "/".join(filter(None, (described["name"], described["config"], described["version"])))
     splits = ", ".join(f"{split['name']} ({split['examples']:,})" for split in described["splits"])
-    lines = [f"TFDS {title}: {splits or 'no splits'}"]
+    lines = [f"TFDS {title_of(described)}: {splits or 'no splits'}"]
     for entry in described["features"]:
         form = f" {entry['dtype']}{_shape(entry['shape'])}" if "dtype" in entry else ""
         classes = f", {entry['classes']:,} classes" if "classes" in entry else ""
         lines.append(f"  {entry['name']}: {entry['connector']}{form}{classes}")
     return lines + ([f"wrong: {described['problem']}"] if described["problem"] else [])
+
+
+def title_of(described: Mapping[str, Any]) -> str:
+    """The name, the config and the version, "" where the metadata is damaged."""
+    return "/".join(filter(None, (described.get(key) for key in ("name", "config", "version"))))
 
 
 def _shape(sizes: list[int | None]) -> str:

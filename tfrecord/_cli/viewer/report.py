@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfrecord._cli.common import MOST_ROWS, count_text, size_text
@@ -14,18 +14,19 @@ from tfrecord._cli.viewer.html import Markup, asset, document, el, inline_hash, 
 _MOST_FILES = 1000
 
 
-def feature_cards(found: Mapping[str, Any]) -> Markup:
-    """A card for each column of `tfrecord._cli.stats.document`."""
+def feature_cards(found: Mapping[str, Any], names: Callable[[str, int], str] | None = None) -> Markup:
+    """A card for each column of `tfrecord._cli.stats.document`; ``names`` gives the name of a class, by the
+    feature and the number."""
     items: Sequence[Mapping[str, Any]] = found["columns"]
     if not items:
         return el("p", "The records are not Examples: there are no features.", class_="soft")
-    cards = [_card(item, found["records"]) for item in items[:MOST_ROWS]]
+    cards = [_card(item, found["records"], names) for item in items[:MOST_ROWS]]
     more = len(items) - len(cards)
     note = el("p", f"and {count_text(more, 'more feature')}", class_="soft") if more else None
     return joined(el("div", *cards, class_="cards"), note)
 
 
-def _card(item: Mapping[str, Any], records: int) -> Markup:
+def _card(item: Mapping[str, Any], records: int, names: Callable[[str, int], str] | None) -> Markup:
     kind = item["kind"] + (" steps" if item.get("where") else "")
     share = f" ({item['present'] / records:.1%})" if item["missing"] and records else ""
     facts = [
@@ -48,7 +49,7 @@ def _card(item: Mapping[str, Any], records: int) -> Markup:
             "dl", *(el("div", el("dt", name), el("dd", text)) for name, text in facts if text), class_="facts"
         ),
         histogram(item["histogram"]),
-        _top(item),
+        _top(item, names),
         class_="card",
     )
 
@@ -67,12 +68,16 @@ def top_values(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return top
 
 
-def _top(item: Mapping[str, Any]) -> Markup | None:
+def _top(item: Mapping[str, Any], names: Callable[[str, int], str] | None) -> Markup | None:
+    def text(value: Any) -> str:
+        name = names(item["name"], value) if names is not None and isinstance(value, int) else ""
+        return counted_text(value, item["kind"], 40) + (f" ({name})" if name else "")
+
     about = "about " if item["top_error"] else ""
     rows = [
         el(
             "li",
-            el("span", counted_text(entry["value"], item["kind"], 40)),
+            el("span", text(entry["value"])),
             share(entry["count"] / item["values"]),
             el("b", f"{about}{entry['count']:,}"),
         )

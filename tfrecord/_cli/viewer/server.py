@@ -1,69 +1,77 @@
-"""The local web server of `tfrecord view`.
+"""The local web server of the viewer.
 
 It answers only on 127.0.0.1, only under a path that starts with a secret, and only if the Host header of the
-request is this address, so that no other web page can reach it by DNS rebinding. Requests never name files.
-Record contents are sent as JSON, or as an image or sound of a known type. The page's security policy allows
-only the page's own script.
+request is this address, so that no other web page can reach it by DNS rebinding. Requests name records by
+position and files by number, never by path. Record contents are sent as escaped text, or as an image or sound
+of a known type. The pages' security policy allows only their own script.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
-import json
-import re
 import secrets
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import click
 
 from indexer.errors import TFRecordError
-from tfrecord._cli.common import jsonable
-from tfrecord._cli.terminal import safe
+from tfrecord._cli.sniffing import sniff_bytes
 from tfrecord._cli.viewer.data import NotFound, ViewData
+from tfrecord._cli.viewer.frame import Frame, number
+from tfrecord._cli.viewer.hints import Hints
+from tfrecord._cli.viewer.listing import Listing
+from tfrecord._cli.viewer.overview import Overview
+from tfrecord._cli.viewer.parts import Parts
+from tfrecord._cli.viewer.pictures import SHOWN, Pictures
+from tfrecord._cli.viewer.search import Searches
+from tfrecord._cli.viewer.single import Single
+from tfrecord._cli.viewer.vocab import Vocabulary
 
-_MEDIA = frozenset(
-    "image/jpeg image/png image/gif image/webp image/bmp audio/wav audio/flac audio/ogg audio/mpeg".split()
-)
+_MEDIA = SHOWN | frozenset("audio/wav audio/flac audio/ogg audio/mpeg".split())
 _NOTHING = "default-src 'none'; sandbox"
-
-
-def _page() -> tuple[bytes, str]:
-    """The page, and the policy that allows its own script and style and nothing else."""
-    text = (files("tfrecord._cli.viewer") / "page.html").read_text(encoding="utf-8")
-    hashes = {}
-    for tag in ("script", "style"):
-        match = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digest = hashlib.sha256(match[1].encode() if match else b"").digest()
-        hashes[tag] = f"'sha256-{base64.b64encode(digest).decode()}'"
-    policy = (
-        f"default-src 'none'; script-src {hashes['script']}; style-src {hashes['style']}; img-src 'self'; "
-        "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return text.encode(), policy
+_HTML = "text/html; charset=utf-8"
+_WIDEST = 2000
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves `data` on 127.0.0.1; `url` is where the page is."""
+    """Serves `data` on 127.0.0.1; `url` is where the pages are. ``hints`` and ``vocabularies`` say what
+    values mean."""
 
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, data: ViewData, port: int = 0) -> None:
+    def __init__(
+        self,
+        data: ViewData,
+        port: int = 0,
+        hints: Hints | None = None,
+        vocabularies: Sequence[Vocabulary] = (),
+    ) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.data = data
         self.token = secrets.token_urlsafe(16)
-        self.page, self.policy = _page()
+        self.frame = Frame(data)
+        hints = hints or Hints()
+        self.pictures = Pictures(data, hints)
+        searches = Searches(data)
+        self.parts = Parts(data, hints, vocabularies, self.pictures)
+        self.listing = Listing(self.parts, searches, self.frame)
+        self.single = Single(self.parts, searches, self.frame)
+        self.overview = Overview(self.parts, searches, self.frame)
         self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+    def server_close(self) -> None:
+        """Close the socket, and drop the work that was still to be done."""
+        super().server_close()
+        self.pictures.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors of a browser that disconnects."""
@@ -91,7 +99,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             address = urlsplit(self.path)
             query = {
-                key: values[-1] for key, values in parse_qs(address.query, keep_blank_values=True).items()
+                key: values[-1]
+                for key, values in parse_qs(
+                    address.query, keep_blank_values=True, errors="surrogateescape", max_num_fields=50
+                ).items()
             }
         except ValueError:  # as for http://[/
             self.send_error(HTTPStatus.BAD_REQUEST)
@@ -106,8 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(parts[2], query)
         except (NotFound, click.UsageError) as error:
             self._problem(getattr(error, "message", str(error)), HTTPStatus.NOT_FOUND)
-        except (TFRecordError, ValueError) as error:
-            self._problem(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
+        except TFRecordError as error:
+            self._problem(self.server.data.text_of(error), HTTPStatus.UNPROCESSABLE_ENTITY)
         except ConnectionError:
             raise
         except Exception as error:  # show the error on the page instead of leaving it waiting
@@ -116,37 +127,46 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _answer(self, place: str, query: dict[str, str]) -> None:
-        data = self.server.data
-        if place == "":
-            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, self.server.policy)
-        elif place == "info":
-            self._json(data.info())
-        elif place == "page":
-            where = query.get("where", "")
-            self._json(data.page(_number(query, "start"), _number(query, "count", 20), where))
+        single, pictures = self.server.single, self.server.pictures
+        if place in ("", "records"):
+            self._page(self.server.listing.page(query))
         elif place == "record":
-            self._json(data.record(_number(query, "position"), full=True))
-        elif place == "histogram":
-            self._json(data.histogram(query.get("name", ""), query.get("where", "")))
+            self._page(single.page(query))
+        elif place == "overview":
+            self._page(self.server.overview.page(self.server.parts.state(query), query))
+        elif place == "bytes":
+            self._page(single.bytes_page(query))
+        elif place == "thumb":
+            self._media(*pictures.thumb(single.place(query), _width(query)))
+        elif place == "mask":
+            self._media(*pictures.mask(number(query, "position"), _width(query)))
         elif place == "media":
-            at = _number(query, "position"), query.get("where", ""), query.get("name", "")
-            content, value = data.media(*at, _number(query, "index"))
-            shown = content.mime in _MEDIA
-            kind = content.mime if shown else "application/octet-stream"
-            self._send(HTTPStatus.OK, kind, value, _NOTHING, attachment=not shown)
+            value = bytes(self.server.data.bytes_at(single.place(query)))
+            content = sniff_bytes(value)
+            self._media(content.mime, value, "save" in query, content.extension, number(query, "position"))
+        elif place in ("json", "frame"):
+            position = number(query, "position")
+            body = single.json(position) if place == "json" else single.tfrecord(position)
+            self._media("", body, True, "json" if place == "json" else "tfrecord", position)
         else:
             raise NotFound("there is no such page")
 
-    def _problem(self, text: str, status: HTTPStatus) -> None:
-        self._json({"error": safe(text)}, status)
+    def _page(self, body: bytes, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._send(status, _HTML, body, self.server.frame.policy)
 
-    def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
-        body = json.dumps(jsonable(value), ensure_ascii=True, allow_nan=False).encode()
-        self._send(status, "application/json", body, _NOTHING)
-
-    def _send(
-        self, status: HTTPStatus, kind: str, body: bytes, policy: str, attachment: bool = False
+    def _media(
+        self, mime: str, body: bytes, save: bool = False, extension: str = "bin", position: int = 0
     ) -> None:
+        """What a browser may show by itself as its type, all else as a file to keep."""
+        is_shown = mime in _MEDIA
+        kind = mime if is_shown else "application/octet-stream"
+        name = f"record-{position}.{extension}" if save or not is_shown else ""
+        self._send(HTTPStatus.OK, kind, body, _NOTHING, name)
+
+    def _problem(self, text: str, status: HTTPStatus) -> None:
+        self._page(self.server.frame.problem(text), status)
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, policy: str, attachment: str = "") -> None:
         self.send_response(status)
         headers = {
             "Content-Type": kind,
@@ -160,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
             "Cache-Control": "no-store",
         }
         if attachment:
-            headers["Content-Disposition"] = "attachment; filename=value.bin"
+            headers["Content-Disposition"] = f"attachment; filename={attachment}"
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
@@ -168,8 +188,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _number(query: dict[str, str], name: str, default: int = 0) -> int:
-    text = query.get(name, str(default))
-    if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) is None:
-        raise NotFound(f"{name} is a number")
-    return int(text)
+def _width(query: dict[str, str]) -> int:
+    return max(16, min(number(query, "width", 200), _WIDEST))
