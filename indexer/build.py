@@ -33,7 +33,9 @@ from .files import is_url, local_path, open_data, path_name
 from .fingerprint import Digest, fingerprint, is_settled
 from .framing import FRAME_OVERHEAD, VERIFY_ALL, UInt64Array
 from .index import RecordIndex
+from .inflaters import WINDOW_BITS
 from .names import is_data_name
+from .options import warn_caller
 from .paths import find_index, sidecar_path
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
@@ -100,6 +102,11 @@ def build_index(
         else:
             _refuse_to_lose(earlier, path, format, collector is not None)
     index = _scanned(data_path, collector, num_threads, compression_type, progress)
+    if index.compression in WINDOW_BITS and index.points is None and format == "extended":
+        warn_caller(
+            f"{path}: no zlib library was found, so the index has no points to enter the compressed file at: "
+            "random access will decompress the whole file first"
+        )
     if format == "text" and index.compression:
         raise UnsupportedCompressionError(
             path,
@@ -151,6 +158,7 @@ def _scanned(
                 collector=collector,
                 num_threads=num_threads,
                 progress=report,
+                points=True,
             )
     except (DecodeError, FeatureKindError, MissingFeatureError) as error:
         raise error.at(path, error.record) from None

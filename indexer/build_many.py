@@ -13,6 +13,7 @@ from .build import Format, build_index, check_index, object_version
 from .errors import TFRecordError
 from .files import is_url, local_path, path_name
 from .index import RecordIndex
+from .inflaters import WINDOW_BITS, finds_blocks
 from .options import check_threads
 from .paths import expand_paths, sidecar_path, walk_folder
 from .progress import shown
@@ -62,7 +63,8 @@ def _is_fresh(path: str, target: str, format: str, collector: Any) -> int | None
     try:
         index = formats.load_index(target, path)
         satisfied = getattr(collector, "satisfied_by", None)
-        if index.format != format or (satisfied is not None and not satisfied(index)):
+        lacks_points = index.compression in WINDOW_BITS and index.points is None and finds_blocks()
+        if lacks_points or index.format != format or (satisfied is not None and not satisfied(index)):
             return None
         if _is_settled(path, index):
             formats.verify_arrays(target)

@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 from .errors import CompressionError, UnsupportedCompressionError
 from .files import local_path, open_data, path_name
 from .framing import HEADER_SIZE, is_frame
+from .inflaters import (
+    RAW,
+    WINDOW_BITS,
+    BadStreamError,
+    BlockInflater,
+    FastInflater,
+    FastInflaterError,
+    Inflater,
+    ZlibInflater,
+    fast_zlib,
+    shifted,
+)
+from .points import Point, PointBuilder
 from .sniffing import HEAD_SIZE, sniff
 
 __all__ = [
@@ -31,10 +44,10 @@ __all__ = [
 # The usual spellings, for type checkers; upper or lower case does not matter.
 Compression = Literal["", "NONE", "none", "GZIP", "gzip", "gz", "ZLIB", "zlib", "ZSTD", "zstd", "auto"]
 
-_READ_SIZE = 64 << 10
-WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
-"""The ``wbits`` argument of zlib for each compression."""
-
+# Where points are collected, what follows a flush is looked at too.
+_READ_SIZE, _READ_SIZE_FOR_POINTS = 64 << 10, 256 << 10
+# An inflater gets little at first, because it copies what follows the end of its stream.
+_FIRST_STEP = 512
 _NAMES = {"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zlib": "zlib"}
 
 
@@ -80,30 +93,68 @@ def detect(head: bytes) -> str | None:
     return None
 
 
+class _Begun(NamedTuple):
+    """Where a stream began: stored bytes before it, position in the output, the bits of its first byte that
+    do not belong to it, and what makes its inflater."""
+
+    at: int
+    position: int
+    shift: int
+    make: Callable[[], Inflater]
+
+
+class _PointsOfStream(NamedTuple):
+    """Takes the points of one member, which begins at these places."""
+
+    points: PointBuilder
+    bit: int
+    out: int
+
+    def distance(self, out: int, free: bool) -> int:
+        return self.points.distance(self.out + out, free)
+
+    def add(self, bit: int, out: int, window: bytes) -> None:
+        self.points.add(self.bit + bit, self.out + out, window, inside=True)
+
+
 class InputStream:
     """A source of bytes, read forward and decompressed on the way; made by `open_stream`.
 
     Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"`` or ``"zlib"``, known once
-    the first bytes were read), ``head`` (the first stored bytes), ``position`` (bytes returned so far).
-    Errors of the stream are `CompressionError`; memory is bounded, whatever the compression ratio.
+    the first bytes were read), ``head`` (the first stored bytes), ``position`` (offset of the next byte in
+    the decompressed stream). Errors of the stream are `CompressionError`; memory is bounded, whatever the
+    compression ratio.
+
+    ``point``: ``file`` is at this point of a compressed stream, and its content from there on is given.
+    ``points``: collects the points of the stream.
     """
 
-    def __init__(self, file: Any, path: str, compression_type: str | None, *, owned: bool) -> None:
+    def __init__(
+        self,
+        file: Any,
+        path: str,
+        compression_type: str | None,
+        *,
+        owned: bool,
+        point: Point | None = None,
+        points: PointBuilder | None = None,
+    ) -> None:
         self.path = path
-        self.position = 0
+        self.position = 0 if point is None else point.out
         self.head = b""
         self._file = file
         self._owned = owned
         self._wanted = normalize_compression(compression_type)
         self._compression: str | None = None
-        self._pending = b""
-        self._inflater: Any = None
-        # A copy of the inflater from before the current input, that input, and how much output it gave.
-        self._before: tuple[Any, bytes] | None = None
-        self._given = 0
-        self._rescued: Iterator[bytes] | None = None
-        self._rest = b""
-        self._damage = ""
+        self._point, self._points = point, points
+        self._stored = b""  # the last piece that was read
+        self._at = 0  # so much of it is used
+        self._step = _FIRST_STEP
+        self._inflater: Inflater | None = None
+        self._begun: _Begun | None = None
+        self._read = 0  # stored bytes
+        self._base = _position(file)
+        self._fast = self._base is not None and fast_zlib() is not None and points is None
         self._streams = 0  # gzip members or zlib streams begun
         self._ended = False
 
@@ -116,14 +167,22 @@ class InputStream:
     def _start(self) -> None:
         if self._compression is not None:
             return
-        while len(self.head) < HEADER_SIZE:
-            piece = self._read_stored(_READ_SIZE)
-            if not piece:
-                break
-            self.head += piece
-        self._pending = self.head
-        self.head = self.head[:HEAD_SIZE]
+        if self._point is not None:
+            self._compression = self._wanted
+            self._enter(self._point)
+            return
+        self._have(HEADER_SIZE)
+        self.head = self._stored[:HEAD_SIZE]
         self._compression = (detect(self.head) or "") if self._wanted == "auto" else self._wanted
+
+    def _enter(self, point: Point) -> None:
+        """Go on inside a deflate stream."""
+        if not point.inside:
+            return
+        self._streams = 1
+        if not self._have(1):
+            raise self._truncated()
+        self._begin(RAW, point.window, point.bit % 8)
 
     def _read_stored(self, size: int) -> bytes:
         piece = self._file.read(size)
@@ -133,15 +192,34 @@ class InputStream:
             raise TypeError(
                 f"{self.path}: reading gave {type(piece).__name__}, not bytes; open it in binary mode"
             )
+        self._read += len(piece)
         return bytes(piece)
+
+    def _have(self, count: int) -> bool:
+        """Read ahead until ``count`` stored bytes are there; False if there are fewer."""
+        while len(self._stored) - self._at < count:
+            piece = self._read_stored(_READ_SIZE if self._points is None else _READ_SIZE_FOR_POINTS)
+            if not piece:
+                return False
+            self._stored, self._at = self._stored[self._at :] + piece, 0
+        return True
+
+    def _next_piece(self) -> bytes:
+        """Stored bytes for the inflater; nothing at the end."""
+        self._have(1)
+        piece = self._stored[self._at : self._at + self._step]
+        self._at += len(piece)
+        self._step = min(2 * self._step, _READ_SIZE_FOR_POINTS)
+        return piece
 
     def read_some(self, size: int) -> bytes:
         """At least one byte and at most ``size``, as soon as available; ``b""`` only at the end."""
         self._start()
         if self._compression:
             piece = self._inflate(size)
-        elif self._pending:
-            piece, self._pending = self._pending[:size], self._pending[size:]
+        elif self._at < len(self._stored):
+            piece = self._stored[self._at : self._at + size]
+            self._at += len(piece)
         else:
             piece = self._read_stored(size)
         self.position += len(piece)
@@ -164,81 +242,106 @@ class InputStream:
             left -= len(piece)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def skip(self, count: int) -> int:
+        """Read ``count`` bytes and discard them; returns how many there were, fewer only at the end."""
+        left = count
+        while left and (piece := self.read_some(min(left, 1 << 20))):
+            left -= len(piece)
+        return count - left
+
     def _inflate(self, limit: int) -> bytes:
-        data: bytes
         while not self._ended:
-            if self._rescued is not None:
-                self._rest = self._rest or next(self._rescued, b"")
-                if not self._rest:
-                    raise self._error("bad_stream", self._damage)
-                data, self._rest = self._rest[:limit], self._rest[limit:]
-                return data
-            if not self._pending:
-                self._pending = self._read_stored(_READ_SIZE)
-                self._before = None
-            at_end = not self._pending
             if self._inflater is None:
-                if at_end:
+                if self._have(1):
+                    self._next_stream()
+                else:
                     self._ended = True
-                    break
-                self._next_stream()
                 continue
-            if self._before is None:
-                self._before = self._inflater.copy(), self._pending
-                self._given = 0
             try:
-                data = self._inflater.decompress(self._pending, limit)
-            except zlib.error as error:
-                self._damage = str(error)
-                self._rescued = self._rescue()
+                data = self._inflater.read(limit)
+            except FastInflaterError:
+                self._begin_again()
                 continue
-            self._given += len(data)
-            self._pending = self._inflater.unconsumed_tail
-            if self._inflater.eof:
-                self._pending = self._inflater.unused_data
-                self._inflater = self._before = None
-            elif at_end and not data:
-                raise self._error("truncated_stream", f"after {self.position} bytes of content")
+            except BadStreamError as error:
+                raise self._error("bad_stream", str(error)) from None
             if data:
                 return data
+            if self._inflater.eof:
+                self._at -= len(self._inflater.unused)
+                self._inflater = None
+                if self._point is not None and self._point.inside and self._streams == 1:
+                    self._pass_trailer()
+                continue
+            piece = self._next_piece()
+            if not piece:
+                raise self._truncated()
+            self._inflater.feed(piece)
         return b""
 
-    def _rescue(self) -> Iterator[bytes]:
-        """The output before the damage.
-
-        zlib discards the output of the call that fails. So the last input is fed to it again, byte by byte.
-        """
-        assert self._before is not None
-        inflater, stored = self._before
-        known = self._given
-        for place in range(len(stored)):
-            try:
-                data = inflater.decompress(stored[place : place + 1])
-            except zlib.error:
-                return
-            fresh = data[known:]
-            known -= min(known, len(data))
-            if fresh:
-                yield fresh
-
     def _next_stream(self) -> None:
-        """Begin the stream at ``_pending``, which is not empty, or check that only zeros follow."""
+        """Begin the stream that starts here, or check that only zeros follow."""
         gzip = self._compression == "gzip"
         if self._streams:
-            while gzip and len(self._pending) < 2:
-                piece = self._read_stored(_READ_SIZE)
-                if not piece:
-                    break
-                self._pending += piece
-            if not gzip or self._pending[:2] != b"\x1f\x8b":
-                while gzip and self._pending and not any(self._pending):
-                    self._pending = self._read_stored(_READ_SIZE)
-                if self._pending:
+            self._have(2)
+            if not gzip or self._stored[self._at : self._at + 2] != b"\x1f\x8b":
+                while gzip and self._have(1) and not self._stored[self._at :].strip(b"\0"):
+                    self._at = len(self._stored)
+                if self._have(1):
                     raise self._error("trailing_garbage", "")
                 self._ended = True
                 return
         self._streams += 1
-        self._inflater = zlib.decompressobj(WINDOW_BITS["gzip" if gzip else "zlib"])
+        self._begin(WINDOW_BITS["gzip" if gzip else "zlib"])
+
+    def _begin(self, bits: int, window: bytes = b"", shift: int = 0) -> None:
+        """Begin to decompress the stream that starts here."""
+        at = self._read - len(self._stored) + self._at
+
+        def make() -> Inflater:
+            return FastInflater(bits, window) if self._fast else ZlibInflater(bits, window)
+
+        self._begun = _Begun(at, self.position, shift, make)
+        self._inflater = make() if self._points is None else self._finding_points(at, bits, self._points)
+        self._step = _FIRST_STEP
+        self._inflater.feed(shifted(self._next_piece(), shift))
+
+    def _finding_points(self, at: int, bits: int, points: PointBuilder) -> Inflater:
+        if not points.distance(self.position, True):
+            points.add(8 * at, self.position, inside=False)
+        return BlockInflater(bits, _PointsOfStream(points, 8 * at, self.position))
+
+    def _begin_again(self) -> None:
+        """Decompress the current stream from its start again, up to here, with zlib: it gives all output
+        before damage, and its own errors."""
+        assert self._base is not None and self._begun is not None
+        at, position, shift, make = self._begun
+        self._fast = False
+        self._file.seek(self._base + at)
+        self._read, self._stored, self._at = at, b"", 0
+        self._inflater = make()
+        self._inflater.feed(shifted(self._next_piece(), shift))
+        left = self.position - position
+        while left:
+            try:
+                piece = self._inflater.read(min(left, 1 << 20))
+            except BadStreamError as error:
+                raise self._error("bad_stream", str(error)) from None
+            left -= len(piece)
+            if not piece:
+                stored = self._next_piece()
+                if not stored:
+                    raise self._truncated()
+                self._inflater.feed(stored)
+
+    def _pass_trailer(self) -> None:
+        """Behind a stream that was entered in the middle, the checksum means nothing."""
+        size = 8 if self._compression == "gzip" else 4
+        if not self._have(size):
+            raise self._truncated()
+        self._at += size
+
+    def _truncated(self) -> CompressionError:
+        return self._error("truncated_stream", f"after {self.position} bytes of content")
 
     def _error(self, reason: str, detail: str) -> CompressionError:
         hint = ""
@@ -264,8 +367,21 @@ class InputStream:
         self.close()
 
 
-def open_stream(source: Any, compression_type: str | None = None) -> InputStream:
-    """Open a path, URL or binary file object (pipes and unbuffered ones too) for reading forward."""
+def _position(file: Any) -> int | None:
+    """Where a file is, None if it cannot be told to go back there."""
+    try:
+        return int(file.tell()) if file.seekable() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def open_stream(
+    source: Any, compression_type: str | None = None, *, points: PointBuilder | None = None
+) -> InputStream:
+    """Open a path, URL or binary file object (pipes and unbuffered ones too) for reading forward.
+
+    ``points`` collects the points of a compressed stream.
+    """
     if isinstance(source, InputStream):
         return source
     path = path_name(source)
@@ -273,8 +389,8 @@ def open_stream(source: Any, compression_type: str | None = None) -> InputStream
     if not isinstance(source, (str, bytes, os.PathLike)):
         if not hasattr(source, "read"):
             raise TypeError(f"expected a path or a binary file object, not {type(source).__name__}")
-        return InputStream(source, path, wanted, owned=False)
+        return InputStream(source, path, wanted, owned=False, points=points)
     local = local_path(path)
     if local is None:
-        return InputStream(open_data(path, mmap=False).reader(), path, wanted, owned=True)
-    return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True)
+        return InputStream(open_data(path, mmap=False).reader(), path, wanted, owned=True, points=points)
+    return InputStream(open(local, "rb", buffering=0), path, wanted, owned=True, points=points)

@@ -144,6 +144,15 @@ class _Forward:
 
     read_some = read
 
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, position: int) -> None:
+        self.position = position
+
     def close(self) -> None:
         """Close the file itself: for readers that own it."""
         self._data.close()

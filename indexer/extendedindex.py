@@ -9,6 +9,7 @@ All numbers are little-endian (docs/formats.md says what each field means)::
     u32       0
     header    msgpack map: see `_header`
     arrays    each at a multiple of 64 bytes: offsets (u64), lengths (u64), then the columns
+    sections  each at a multiple of 64 bytes: the points of a compressed file
 
 Such a file is mapped and opened in O(1): the header has its own checksum, sizes are compared, and the arrays
 are viewed in place. The checksums of the arrays are in the header, for `check_arrays`.
@@ -30,6 +31,8 @@ from .files import DataFile
 from .fingerprint import DIGEST_SIZE
 from .framing import FRAME_OVERHEAD, crc32c
 from .index import RecordIndex
+from .inflaters import WINDOW_BITS
+from .points import Points
 from .stored_columns import StoredArray, StoredColumns
 
 __all__ = ["MAGIC", "PREFIX_SIZE", "Fail", "check_arrays", "load_extended", "write_index"]
@@ -73,12 +76,16 @@ def write_index(file: BinaryIO, index: RecordIndex) -> None:
             raise ValueError(
                 f"column {name!r} is masked and has {column.ndim} dimensions; only one is allowed"
             )
-    header = _header(index, arrays, masked)
+    sections = {} if index.points is None else {"points": index.points.stored}
+    header = _header(index, arrays, masked, sections)
     at = file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), crc32c(header), 0))
     at += file.write(header)
     for _, array in arrays:
         at += file.write(bytes(-at % _ALIGNMENT))
         at += file.write(array.reshape(-1).view(np.uint8).data)
+    for stored in sections.values():
+        at += file.write(bytes(-at % _ALIGNMENT))
+        at += file.write(stored)
 
 
 def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -90,7 +97,12 @@ def _little_endian(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array, dtype)
 
 
-def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], masked: list[list[Any]]) -> bytes:
+def _header(
+    index: RecordIndex,
+    arrays: list[tuple[str, npt.NDArray[Any]]],
+    masked: list[list[Any]],
+    sections: dict[str, memoryview | bytes],
+) -> bytes:
     fields = {
         "num_records": len(index),
         "file_size": index.file_size,
@@ -104,6 +116,7 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], mask
         **({} if index.etag is None else {"etag": index.etag}),
         "masked": masked,
     }
+    section_checksums = {name: crc32c(stored) for name, stored in sections.items()}
     checksums = [crc32c(array.reshape(-1).view(np.uint8)) for _, array in arrays]
     header, length = b"", -1
     # Positions depend on the header's own length, which is stable after one or two rounds.
@@ -115,7 +128,13 @@ def _header(index: RecordIndex, arrays: list[tuple[str, npt.NDArray[Any]]], mask
             at += -at % _ALIGNMENT
             table.append([name, array.dtype.str, list(array.shape), at, checksum])
             at += array.nbytes
-        header = msgpack.packb({**fields, "arrays": table, "index_size": at})
+        places = {}
+        for name, stored in sections.items():
+            at += -at % _ALIGNMENT
+            places[name] = [at, len(stored), section_checksums[name]]
+            at += len(stored)
+        extra = {"sections": places} if places else {}
+        header = msgpack.packb({**fields, **extra, "arrays": table, "index_size": at})
     if len(header) > _MOST_HEADER:
         raise ValueError(f"the metadata needs {len(header)} bytes; an index holds at most {_MOST_HEADER}")
     return header
@@ -206,6 +225,7 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
         digest=digest,
         settled=settled,
         etag=etag,
+        points=_points(file, fields, fail),
         file=file if file.mapped else None,
     )
     if index.compression == "" and index.file_size != index.stream_size:
@@ -239,14 +259,42 @@ def _columns(
     for place, (name, _) in enumerate(arrays[2:], 2):
         if place not in taken:
             columns[name] = stored[place], None
+    return StoredColumns(columns, before_read=_size_check(file, fail), damaged=fail)
 
-    def before_read() -> None:
+
+def _size_check(file: DataFile, fail: Fail) -> Callable[[], object]:
+    """Raises if the mapped index has shrunk: reading it would kill the process."""
+
+    def check() -> None:
         try:
             file.check_size()
         except TruncatedRecordError:
             raise fail("the index file became shorter while it was open") from None
 
-    return StoredColumns(columns, before_read=before_read if file.mapped else lambda: None, damaged=fail)
+    return check if file.mapped else lambda: None
+
+
+def _section(file: DataFile, fields: Any, name: str) -> tuple[memoryview, int] | None:
+    """A section and its checksum, None if there is none of this name."""
+    sections = fields.get("sections", {})
+    if not isinstance(sections, dict):
+        raise ValueError("sections is not a map")
+    if name not in sections:
+        return None
+    at, size, checksum = sections[name]
+    if any(type(number) is not int or number < 0 for number in (at, size, checksum)) or at % _ALIGNMENT:
+        raise ValueError(f"its section {name} is out of place")
+    if at > file.size or size > file.size - at:
+        raise ValueError(f"its section {name} is outside the file")
+    return file.view(at, size), checksum
+
+
+def _points(file: DataFile, fields: Any, fail: Fail) -> Points | None:
+    section = _section(file, fields, "points")
+    if section is None or fields["compression"] not in WINDOW_BITS:
+        return None
+    sizes = _number(fields, "file_size"), _number(fields, "stream_size")
+    return Points(section[0], *sizes, before_read=_size_check(file, fail), damaged=fail)
 
 
 def _view(file: DataFile, entry: Any) -> tuple[str, npt.NDArray[Any]]:
@@ -270,9 +318,9 @@ def _view(file: DataFile, entry: Any) -> tuple[str, npt.NDArray[Any]]:
 
 
 def check_arrays(file: DataFile, fail: Fail) -> None:
-    """Compare every array of an extended index with its checksum."""
+    """Compare every array and section of an extended index with its checksum."""
     head = file.head(PREFIX_SIZE)
-    load_extended(file, head, None, fail)
+    index = load_extended(file, head, None, fail)
     fields = _unpacked(file.view(PREFIX_SIZE, _PREFIX.unpack(head)[2]))
     for place, entry in enumerate(fields["arrays"]):
         name, array = _view(file, entry)
@@ -280,3 +328,8 @@ def check_arrays(file: DataFile, fail: Fail) -> None:
             masked = [entry[0] for entry in fields.get("masked", ()) if place in entry[1:]]
             which = ("offsets", "lengths")[place] if place < 2 else f"column {(masked or [name])[0]!r}"
             raise fail(f"the checksum of its {which} does not match")
+    section = _section(file, fields, "points")
+    if section is not None and crc32c(section[0]) != section[1]:
+        raise fail("the checksum of its points does not match")
+    if index.points is not None:
+        index.points.check_all()

@@ -150,7 +150,7 @@ def _load_text(file: DataFile, data: DataFile | None, fail: Fail) -> RecordIndex
 
 
 def verify_arrays(index_path: Any) -> None:
-    """Check every array of an extended index file; `IndexFileError` if a checksum does not match."""
+    """Check all of an extended index file; `IndexFileError` if a checksum does not match."""
     with _open_index(index_path) as file:
         if file.head(PREFIX_SIZE).startswith(MAGIC):
             check_arrays(file, lambda reason: IndexFileError(None, file.path, reason))

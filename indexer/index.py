@@ -13,6 +13,7 @@ from .display import html_table
 from .errors import IndexFileError, TruncatedRecordError
 from .files import DataFile
 from .framing import FRAME_OVERHEAD, UInt64Array
+from .points import Points
 from .stored_columns import StoredColumns
 
 __all__ = ["RecordIndex"]
@@ -38,6 +39,7 @@ class RecordIndex:
         fingerprint: `fingerprint.fingerprint` of the data file, None if not known.
         digest: `fingerprint.digest` of the checksums of all payloads, None if not known.
         etag: for data behind a URL, its ETag when it was indexed.
+        points: places where a gzip or zlib file can be entered, None if there are none; `points.Points`.
         settled: whether any later change of the data file shows in its modification time. False if the file
             was written so shortly before that a change might keep the time.
 
@@ -62,6 +64,7 @@ class RecordIndex:
         "metadata",
         "mtime_ns",
         "path",
+        "points",
         "settled",
         "stream_size",
     )
@@ -84,6 +87,7 @@ class RecordIndex:
         digest: bytes | None = None,
         settled: bool = False,
         etag: str | None = None,
+        points: Points | None = None,
         checked: bool = False,
         file: DataFile | None = None,
     ) -> None:
@@ -113,6 +117,7 @@ class RecordIndex:
         put("digest", digest)
         put("settled", settled)
         put("etag", etag)
+        put("points", points)
         put("_checked", checked)
 
     # Types of the slots, which object.__setattr__ fills.
@@ -132,6 +137,7 @@ class RecordIndex:
     digest: bytes | None
     settled: bool
     etag: str | None
+    points: Points | None
     _checked: bool
 
     @property

@@ -27,7 +27,9 @@ from .framing import (
     scan,
 )
 from .index import RecordIndex
+from .inflaters import finds_blocks
 from .options import check_threads
+from .points import PointBuilder
 from .progress import Report
 from .streams import iter_chunks
 
@@ -179,6 +181,7 @@ def _scan_file(
     collector: Collector | None,
     num_threads: int,
     progress: Report | None,
+    points: PointBuilder | None,
 ) -> RecordIndex:
     wanted = normalize_compression(compression_type)
     compression = (detect(data.head(HEAD_SIZE)) or "") if wanted == "auto" else wanted
@@ -191,7 +194,7 @@ def _scan_file(
             progress(stored.position if compression else end, data.size)
 
     if compression:
-        with open_stream(stored, compression) as stream:
+        with open_stream(stored, compression, points=points) as stream:
             stream_size, digest = _pass(stream, compression, verify, collector, num_threads, places, told)
     elif data.mapped or collector is not None or verify >= VERIFY_ALL:
         stream_size, digest = _pass(data, "", verify, collector, num_threads, places, told)
@@ -211,6 +214,7 @@ def _scan_file(
         fingerprint=fingerprint(data, offsets, lengths, compression),
         digest=digest,
         etag=data.etag,
+        points=points.finish(data.size, stream_size) if points is not None and compression else None,
         checked=True,
     )
 
@@ -231,22 +235,26 @@ def scan_index(
     collector: Collector | None = None,
     num_threads: int = 1,
     progress: Report | None = None,
+    points: bool = False,
 ) -> RecordIndex:
     """The index of a path, URL, seekable file object or `DataFile`, in memory; nothing is written.
 
     With ``verify=VERIFY_LENGTHS`` only the headers of a plain file are scanned. A compressed file is
-    decompressed, forward and in constant memory. Raises at the first damage. If the file changes meanwhile,
-    that is an `IndexFileError`; if it has content though its size is 0 (as in /proc), an `OSError`.
+    decompressed, forward and in constant memory; ``points``: also find where it can be entered. Raises at the
+    first damage. If the file changes meanwhile, that is an `IndexFileError`; if it has content though its
+    size is 0 (as in /proc), an `OSError`.
     """
     num_threads = check_threads(num_threads)
     if isinstance(data_path, DataFile):
-        return _scan_file(data_path, verify, compression_type, collector, num_threads, progress)
+        found = PointBuilder(data_path.size) if points and finds_blocks() else None
+        return _scan_file(data_path, verify, compression_type, collector, num_threads, progress, found)
     path = path_name(data_path)
     before, now = _state(path), time.time_ns()
     with open_data(data_path) as data:
         if before is not None and not before[0]:
             _check_empty(path)
-        index = _scan_file(data, verify, compression_type, collector, num_threads, progress)
+        found = PointBuilder(data.size) if points and finds_blocks() else None
+        index = _scan_file(data, verify, compression_type, collector, num_threads, progress, found)
     if before is not None and before != _state(path):
         raise IndexFileError(path, None, "the data changed while it was being indexed")
     if before is None:

@@ -113,8 +113,9 @@ def iter_chunks(
                 raise _beyond(source.path, start[0])
             yield from walk.mapped(start) if source.mapped else walk.read(source.reader(start[0]), start)
         else:
-            if start[0]:
-                _skip(source, start[0])
+            left = start[0] - source.position
+            if left > 0 and source.skip(left) < left:
+                raise _beyond(source.path, start[0])
             yield from walk.read(source, start)
     finally:
         if closing is not None:
@@ -151,15 +152,6 @@ def most_record_bytes() -> int:
     except (ImportError, OSError, ValueError):
         pass  # unknown here, or without a limit
     return min(most)
-
-
-def _skip(stream: InputStream, count: int) -> None:
-    left = count
-    while left:
-        piece = stream.read_some(min(left, _CHUNK_SIZE))
-        if not piece:
-            raise _beyond(stream.path, count)
-        left -= len(piece)
 
 
 def _beyond(path: str, start: int) -> ValueError:

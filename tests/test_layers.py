@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # a module of the package. `indexer` is one floor of `tfrecord`'s house, so its own modules are its rooms.
 FLOORS = {
     "indexer": """
-        display options errors names progress sniffing _kernel atomic
+        display options errors names progress sniffing _kernel atomic inflaters
         _engine commits stores
         framing datafile
-        localfile
+        localfile points
         remotefile
         files
         compression outputs paths stored_columns textindex

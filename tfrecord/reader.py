@@ -24,6 +24,7 @@ from tfrecord import iterator_utils as iterator_utils
 from tfrecord._columns.arrays import Int64Array, as_position, is_integer
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._columns.decoding import as_payloads
+from tfrecord._reading.access import check_access
 from tfrecord._reading.batches import shuffled_batches, stored_batches
 from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
@@ -85,6 +86,7 @@ class ReaderArguments(TypedDict, total=False):
     on_error: OnError
     max_skips: int | None
     mmap: bool
+    access: Literal["auto", "spool", "points"]
     max_spool_bytes: int
     max_record_bytes: int | None
     storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
@@ -118,6 +120,11 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             truncation, or a damaged stream. A wrong request (`KeyError`, `TypeError`) always raises.
         max_skips: how many damaged records may be skipped; the next one raises.
         mmap: map local files; False reads with pread, for file systems where a mapped file may shrink.
+        access: how compressed files are read at random. "points": from the places in the index where the file
+            can be entered, each about 1 MiB of content after the last. "spool": from a decompressed copy in
+            temporary space, made at first use. "auto": through points, where the index has them, until that
+            has decompressed a file twice over, and then from the spool. Records that are read through points
+            are always verified.
         max_spool_bytes: how much temporary disk space random access to compressed files may take.
         max_record_bytes: the longest record that may be read into memory from a stream (a compressed file, a
             pipe, a URL), because a small compressed file may hold a huge record. None: 2 GiB, or a quarter
@@ -197,6 +204,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         on_error: OnError = "raise",
         max_skips: int | None = None,
         mmap: bool = True,
+        access: Literal["auto", "spool", "points"] = "auto",
         max_spool_bytes: int = 4 << 30,
         max_record_bytes: int | None = None,
         storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
@@ -216,6 +224,8 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
             bool(mmap),
             int(max_spool_bytes),
             None if max_record_bytes is None else check_count(max_record_bytes, "max_record_bytes"),
+            check_access(access),
+            check_threads(num_threads),
         )
         lists = None if sequence_features is None else compile_features(sequence_features)
         decoder = RecordDecoder(

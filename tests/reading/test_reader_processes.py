@@ -80,7 +80,8 @@ def test_a_child_is_not_stopped_by_a_lock_of_its_parents_threads(tmp_path: Path)
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with reader._view.store._lock, reader._view.store._spool._lock, reader._view.store._files._lock:
+        store = reader._view.store
+        with store._lock, store._compressed._lock, store._compressed._spool._lock, store._files._lock:
             held.set()
             release.wait(60)
 

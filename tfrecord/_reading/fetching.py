@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from indexer.datafile import Gathered
-from indexer.errors import CorruptRecordError, TFRecordError
+from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
 from indexer.files import DataFile
 from indexer.framing import (
     FRAME_OVERHEAD,
     HEADER_SIZE,
+    VERIFY_ALL,
     UInt64Array,
     check_frame,
     check_frames,
@@ -23,15 +25,20 @@ from indexer.index import RecordIndex
 from indexer.sniffing import HEAD_SIZE
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.pointed import PointedFile
+from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 
-__all__ = ["FetchedRows", "fetch_record", "start_fetch"]
+__all__ = ["FetchedRows", "check_level", "fetch_record", "start_fetch"]
 
 _OVERHEAD = np.uint64(FRAME_OVERHEAD)
 _HEADER = np.uint64(HEADER_SIZE)
 # Batches from this size on are read in file order, and the system is told what will be read.
 _LARGE_BATCH = 2048
 _LARGE_BYTES = 4 << 20
+
+
+Damage = CorruptRecordError | CompressionError
 
 
 class FetchedRows(NamedTuple):
@@ -43,6 +50,11 @@ class FetchedRows(NamedTuple):
     lengths: Int64Array
     ids: npt.NDArray[np.int32] | None
     bad: list[int]
+
+
+def check_level(source: DataFile, options: ReadOptions) -> int:
+    """How to check records of a file: completely if they come through points."""
+    return VERIFY_ALL if isinstance(source, PointedFile) else options.level
 
 
 def fetch_record(source: DataFile, index: RecordIndex, record: int, level: int) -> memoryview:
@@ -59,7 +71,9 @@ def fetch_record(source: DataFile, index: RecordIndex, record: int, level: int) 
             reason = check_frame(frame, 0, length, verify=level)
         if reason is not None:
             raise _error(source, record, offset, reason)
-    except CorruptRecordError as error:
+    except (CorruptRecordError, CompressionError) as error:
+        if isinstance(source, PointedFile):
+            source.blame(record)
         raise _placed(error, record, offset) from None
     return frame[HEADER_SIZE : HEADER_SIZE + length]
 
@@ -72,6 +86,8 @@ def start_fetch(
     Calling the returned function waits for them, and passes damaged records to ``policy`` in file order.
     """
     offsets, lengths = index.entries(records)
+    if isinstance(source, PointedFile):
+        return partial(_fetch_through_points, source, records, (offsets, lengths), policy)
     order: Int64Array | None = None
     if len(records) >= _LARGE_BATCH or int(np.add.reduce(lengths)) >= _LARGE_BYTES:
         order = np.argsort(offsets, kind="stable")
@@ -99,6 +115,27 @@ def start_fetch(
         return FetchedRows(found.buffers, starts, lengths.view(np.int64), found.ids, bad)
 
     return finish
+
+
+def _fetch_through_points(
+    source: PointedFile, records: Int64Array, entries: tuple[UInt64Array, UInt64Array], policy: DamagePolicy
+) -> FetchedRows:
+    offsets, lengths = entries
+    ends = offsets + lengths + _OVERHEAD
+    order = np.argsort(offsets, kind="stable")
+    found = source.find(offsets, ends)
+    damaged = list(_damaged(found.frames, lengths, order, VERIFY_ALL))
+    if damaged and source.remote:  # as in `start_fetch`
+        found = source.find(offsets, ends, again=True)
+        damaged = list(_damaged(found.frames, lengths, order, VERIFY_ALL))
+    for row, reason in damaged:
+        record, offset = int(records[row]), int(offsets[row])
+        source.blame(record)
+        error = found.errors.get(row)
+        policy.handle(_error(source, record, offset, reason) if error is None else error.at(record, offset))
+    starts = (found.frames.places + _HEADER).view(np.int64)
+    bad = [row for row, _ in damaged]
+    return FetchedRows(found.frames.buffers, starts, lengths.view(np.int64), None, bad)
 
 
 def _damaged(
@@ -141,7 +178,7 @@ def _error(source: DataFile, record: int, offset: int, reason: str) -> TFRecordE
     )
 
 
-def _placed(error: CorruptRecordError, record: int, offset: int) -> CorruptRecordError:
+def _placed(error: Damage, record: int, offset: int) -> Damage:
     """The error with a place if it has none (the check for a shrunken file does not know the record)."""
     return error if error.record is not None else error.at(record, offset)
 

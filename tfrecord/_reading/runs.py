@@ -39,6 +39,8 @@ class ReadOptions:
     mmap: bool = True
     max_spool_bytes: int = 4 << 30
     max_record_bytes: int | None = None
+    access: str = "auto"
+    num_threads: int = 1
 
     @property
     def level(self) -> int:

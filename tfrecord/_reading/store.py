@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,15 @@ from indexer.stores.ranges import side_by_side
 from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.access import CompressedFiles
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.fetching import FetchedRows, fetch_record, start_fetch
+from tfrecord._reading.fetching import FetchedRows, check_level, fetch_record, start_fetch
 from tfrecord._reading.indexes import load_indexes, scan_headers, stored_compression
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
+from tfrecord._reading.pointed import stream_through_points
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
-from tfrecord._reading.spool import Spool, SpoolFullError
+from tfrecord._reading.spool import SpooledFile, SpoolFullError
 
 __all__ = ["CLOSED", "Fetched", "RecordStore"]
 
@@ -59,7 +62,7 @@ class RecordStore:
         self.given = tuple(indexes)
         self._indexes = list(indexes)
         self._files = OpenFiles(self.paths, mmap=options.mmap)
-        self._spool = Spool(options.max_spool_bytes)
+        self._compressed = CompressedFiles(options)
         self._compressions: dict[int, str] = {}
         self._starts: Int64Array | None = None
         self._start_list: list[int] = []
@@ -113,7 +116,7 @@ class RecordStore:
         source: Any = self._source(number)
         if compression:
             try:
-                source = self._spool.get(path, compression, source)
+                source = self._compressed.spool(path, compression, source)
             except SpoolFullError:
                 source = self._source(number)  # too large for random access, but its records can be counted
         size = None if file is None else file.size
@@ -192,25 +195,31 @@ class RecordStore:
         """
         self.check_open()
         index = self.given[number]
-        if index is not None and start and not index.compression:
+        pointed = None
+        if index is not None and start:
             if start >= len(index):
                 return
-            seek = (index.entry(start)[0], start)
+            if not index.compression:
+                seek = (index.entry(start)[0], start)
+            elif self._compressed.peek(self.place(self.paths[number])) is None:
+                pointed = self._compressed.pointed(number, index, partial(self._stored, number))
         path = self.place(self.paths[number])
         file = self._files.local(number)
         if file is not None and self._indexes[number] is not None:
             self._check_size(number, file.size)
         # list(reader) asks for the length first, which spools a compressed file. Do not inflate it again.
-        source: Any = self._spool.peek(path) or self._source(number)
+        policy = policy or self.policy
+        if pointed is not None:
+            runs = stream_through_points(pointed, self.options, policy, start, step)
+        else:
+            source: Any = self._compressed.peek(path) or self._source(number)
+            runs = stream_records(source, self.options, policy, path=path, start=start, step=step, seek=seek)
         count = 0
-        runs = stream_records(
-            source, self.options, policy or self.policy, path=path, start=start, step=step, seek=seek
-        )
         for run in runs:
             self.check_open()
             count += len(run.offsets)
             yield run
-        if (start, step) == (0, 1) and not (policy or self.policy).skips:
+        if (start, step) == (0, 1) and not policy.skips:
             self._check_count(number, count)
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
@@ -222,7 +231,8 @@ class RecordStore:
     def fetch_from(self, number: int, record: int) -> memoryview:
         """The payload of one record of a file; see `fetch_one`."""
         index = self._checked(number)
-        return fetch_record(self.open(number), index, record, self.options.level)
+        source = self.open(number)
+        return fetch_record(source, index, record, check_level(source, self.options))
 
     def offset_of(self, path: str, record: int) -> int | None:
         """The offset of a record's frame, for an error message; None if finding it would take too long."""
@@ -301,7 +311,8 @@ class RecordStore:
 
     def _start(self, number: int, records: Int64Array) -> Callable[[], FetchedRows]:
         index = self._checked(number)
-        return start_fetch(self.open(number), index, records, self.options.level, self.policy)
+        source = self.open(number)
+        return start_fetch(source, index, records, check_level(source, self.options), self.policy)
 
     def _checked(self, number: int) -> RecordIndex:
         """The index of one file; a small one is checked once as a whole and needs no checks later."""
@@ -325,10 +336,17 @@ class RecordStore:
         compression = self.compression(number)
         if compression:
             path = self.place(self.paths[number])
-            spooled = self._spool.peek(path) or self._spool.get(path, compression, self._source(number))
-            if spooled.error is not None and not self.policy.skips:
-                raise spooled.error
-            return spooled
+            source = partial(self._source, number)
+            found = self._compressed.open(
+                number, path, self.index(number), partial(self._stored, number), source
+            )
+            if isinstance(found, SpooledFile) and found.error is not None and not self.policy.skips:
+                raise found.error
+            return found
+        return self._stored(number)
+
+    def _stored(self, number: int) -> DataFile:
+        """The bytes of one file as they are stored."""
         file = self._files.get(number)
         self._check_size(number, file.size)
         return file
@@ -363,7 +381,7 @@ class RecordStore:
         """Close the files and discard what was spooled. Views stay valid."""
         self.closed = True
         self._files.close()
-        self._spool.close()
+        self._compressed.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         named = [None if index is None else index.index_path for index in self.given]

@@ -6,7 +6,7 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from indexer.compression import Compression
 from indexer.options import check_options
@@ -47,6 +47,7 @@ class ReaderOptions(TypedDict, total=False):
     allow_missing: bool
     verify: bool
     mmap: bool
+    access: Literal["auto", "spool", "points"]
     max_spool_bytes: int
     max_record_bytes: int | None
     num_threads: int

@@ -97,8 +97,8 @@ class TFRecordDataset(EpochDataset):
         shuffle_queue_bytes: limit on the bytes in the queue, for compressed files without an index. (For
             other files the queue holds only positions.)
         drop_none: drop items for which the transform returns None.
-        **reader_options: `record_type`, `allow_missing`, `verify`, `mmap`, `max_spool_bytes`,
-            `max_record_bytes`, `num_threads` of `TFRecordReader`.
+        **reader_options: `record_type`, `allow_missing`, `verify`, `mmap`, `access`,
+            `max_spool_bytes`, `max_record_bytes`, `num_threads` of `TFRecordReader`.
 
     Each pass is the next epoch, also through a DataLoader. A dataset pickles as its options, and reopens the
     files where it is read. Raises ValueError or TypeError for invalid options, and FileNotFoundError if no
