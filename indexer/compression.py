@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from .errors import CompressionError, UnsupportedCompressionError
@@ -94,13 +93,14 @@ def detect(head: bytes) -> str | None:
 
 
 class _Begun(NamedTuple):
-    """Where a stream began: stored bytes before it, position in the output, the bits of its first byte that
-    do not belong to it, and what makes its inflater."""
+    """Where a stream began: stored bytes before it, and position in the output. What it needs: its kind
+    (``wbits``), the window, and how many bits of its first byte do not belong to it."""
 
     at: int
     position: int
+    bits: int
+    window: bytes
     shift: int
-    make: Callable[[], Inflater]
 
 
 class _PointsOfStream(NamedTuple):
@@ -296,12 +296,11 @@ class InputStream:
     def _begin(self, bits: int, window: bytes = b"", shift: int = 0) -> None:
         """Begin to decompress the stream that starts here."""
         at = self._read - len(self._stored) + self._at
-
-        def make() -> Inflater:
-            return FastInflater(bits, window) if self._fast else ZlibInflater(bits, window)
-
-        self._begun = _Begun(at, self.position, shift, make)
-        self._inflater = make() if self._points is None else self._finding_points(at, bits, self._points)
+        self._begun = _Begun(at, self.position, bits, window, shift)
+        if self._points is not None:
+            self._inflater = self._finding_points(at, bits, self._points)
+        else:
+            self._inflater = FastInflater(bits, window) if self._fast else ZlibInflater(bits, window)
         self._step = _FIRST_STEP
         self._inflater.feed(shifted(self._next_piece(), shift))
 
@@ -314,11 +313,11 @@ class InputStream:
         """Decompress the current stream from its start again, up to here, with zlib: it gives all output
         before damage, and its own errors."""
         assert self._base is not None and self._begun is not None
-        at, position, shift, make = self._begun
+        at, position, bits, window, shift = self._begun
         self._fast = False
         self._file.seek(self._base + at)
         self._read, self._stored, self._at = at, b"", 0
-        self._inflater = make()
+        self._inflater = ZlibInflater(bits, window)
         self._inflater.feed(shifted(self._next_piece(), shift))
         left = self.position - position
         while left:

@@ -16,7 +16,8 @@ import pytest
 from compressed import PACKERS, framed, payloads, text
 
 from indexer import inflaters
-from indexer.build import build_index, build_indexes, check_index
+from indexer.build import build_index, check_index
+from indexer.build_many import build_indexes
 from indexer.compression import InputStream, open_stream
 from indexer.errors import CompressionError, IndexFileError
 from indexer.formats import load_index, verify_arrays, write_index
