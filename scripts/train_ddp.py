@@ -164,7 +164,7 @@ def run(world_size: int, path: Path, folder: Path, options: argparse.Namespace, 
         train,
         (world_size, free_port(), path, folder, options.epochs, options.workers),
         nprocs=world_size,
-        start_method="spawn",
+        start_method="forkserver",  # imports torch once, and forks each process from there
         join=False,
     )
     try:

@@ -34,7 +34,13 @@ def test_workers_give_the_same(make: Any, method: str) -> None:
     dataset = buckets(make([30, 11]))
     expected = [[ids([item]) for item in dataset] for _ in range(2)]
     dataset.set_epoch(0)
-    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context=method,
+        persistent_workers=method == "spawn",  # which take seconds to start
+    )
     assert [[ids([item]) for item in loader] for _ in range(2)] == expected
     assert dataset.epoch == 1
 

@@ -25,7 +25,7 @@ def test_no_epoch_is_skipped(make: Any, method: str, persistent: bool, prefetch:
     """The workers prefetch as much as they have, so that nothing they do tells of the loop."""
     paths = make([24])
 
-    def fresh() -> Any:
+    def fresh(method: str = method) -> Any:
         dataset = TFRecordDataset(paths, None, {"id": "int"}, shuffle=True, batch_size=5 if inside else None)
         return StatefulDataLoader(
             dataset,
@@ -36,19 +36,19 @@ def test_no_epoch_is_skipped(make: Any, method: str, persistent: bool, prefetch:
             multiprocessing_context=method,
         )
 
-    data = fresh()
+    data = fresh("fork")
     expected = [ids(data) for _ in range(3)]
-    data = fresh()
-    steps = len(list(data))
-    finished = data.state_dict()  # the loop has seen the end
-    data = fresh()
-    data.load_state_dict(finished)
-    assert [ids(data), ids(data)] == expected[1:]
+    steps = len(list(fresh("fork")))
     data = fresh()
     iterator = iter(data)
     for _ in range(steps):
         next(iterator)
     last = data.state_dict()  # the loop has the last item, and has not asked for more
+    assert list(iterator) == []
+    finished = data.state_dict()  # the loop has seen the end
+    data = fresh()
+    data.load_state_dict(finished)
+    assert [ids(data), ids(data)] == expected[1:]
     data = fresh()
     data.load_state_dict(last)
     assert sorted(ids(data)) == list(range(24))
