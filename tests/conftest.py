@@ -34,12 +34,16 @@ NO_SUCH_CASE = (
 
 # Folders whose tests drive the compiled kernels; of the others, the modules that say so by a mark.
 KERNEL_FOLDERS = {"indexer", "kernels", "property", "writing"}
+# Folders whose tests depend neither on the engine nor on versions of dependencies.
+ONE_RUN_FOLDERS = {"ray", "typing"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in KERNEL_FOLDERS:
             item.add_marker(pytest.mark.kernels)
+        if item.path.parent.name in ONE_RUN_FOLDERS:
+            item.add_marker(pytest.mark.one_run)
 
 
 @pytest.hookimpl(wrapper=True)

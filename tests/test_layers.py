@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_run
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # One line per floor, lowest first; rooms of one floor do not import each other. A room is a folder or

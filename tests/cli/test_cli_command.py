@@ -16,6 +16,8 @@ from samples import MakeFile, Run, examples
 from indexer.outputs import Outputs
 from tfrecord._cli.app import _COMMANDS, app
 
+pytestmark = pytest.mark.one_run
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

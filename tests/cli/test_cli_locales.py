@@ -15,6 +15,8 @@ from samples import MakeFile, Run
 from tfrecord._cli.terminal import safe
 from tfrecord.encode import encode_example
 
+pytestmark = pytest.mark.one_run
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCALES = {
     "C": {"LC_ALL": "C", "PYTHONUTF8": "0"},

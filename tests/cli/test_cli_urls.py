@@ -19,6 +19,8 @@ from range_server import RangeServer, serve  # noqa: E402
 
 pytest.importorskip("obstore")
 
+pytestmark = pytest.mark.one_run
+
 KEYS = ("access_key_id=testing", "secret_access_key=canary-secret", "region=us-east-1")
 
 

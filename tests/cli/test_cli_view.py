@@ -25,6 +25,8 @@ from tfrecord._cli.viewer.vocab import Vocabulary
 from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.reader import TFRecordReader
 
+pytestmark = pytest.mark.one_run
+
 Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 
 

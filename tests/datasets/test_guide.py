@@ -15,6 +15,7 @@ GUIDE = ROOT / "docs" / "torch.md"
 
 # What torch and torchdata say of this machine and of each other.
 pytestmark = [
+    pytest.mark.one_run,
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
 ]

@@ -18,7 +18,7 @@ from simulation import SimulatedLoader, ids, write_files
 
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.one_run, pytest.mark.usefixtures("quiet")]
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -14,6 +14,7 @@ from tfrecord.torch import TFRecordDataset
 
 # What torch and torchdata say of this machine and of each other.
 pytestmark = [
+    pytest.mark.one_run,
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
 ]

@@ -12,6 +12,7 @@ from tfrecord.torch import TFRecordDataset
 from tfrecord.torch._workers import blocks
 
 pytestmark = [
+    pytest.mark.one_run,
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
 ]

@@ -14,6 +14,8 @@ import pytest
 from indexer.formats import load_index
 from indexer.framing import frame_record
 
+pytestmark = pytest.mark.one_run
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_indexes.py"
 PAYLOADS = [b"alpha", b"", b"xyz"]
 NAMES = ["a.tfrecord", "x/b.tfrecords", "x/y/c.tfrec", "d.tfrecord-00000-of-00010", "z/e.tfrecord.gz"]

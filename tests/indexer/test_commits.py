@@ -14,6 +14,8 @@ from indexer import commits
 from indexer.commits import JOURNAL, settle
 from indexer.outputs import Outputs
 
+pytestmark = pytest.mark.one_run
+
 OLD = {"a": b"old a", "b": b"old b"}  # c is new
 NEW = {"a": b"new a", "b": b"new b", "c": b"new c"}
 CALLS = ("open", "link", "rename", "replace", "unlink", "fsync", "write", "rmdir")

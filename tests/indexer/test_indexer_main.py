@@ -15,6 +15,8 @@ from indexer.formats import load_index
 from indexer.framing import frame_record
 from tfrecord.encode import encode_example
 
+pytestmark = pytest.mark.one_run
+
 PAYLOADS = [b"alpha", b"", b"xyz"]
 
 

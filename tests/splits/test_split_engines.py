@@ -14,6 +14,8 @@ import pytest
 
 import tfrecord
 
+pytestmark = pytest.mark.one_run
+
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 400
 

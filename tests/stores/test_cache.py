@@ -18,6 +18,8 @@ from indexer.stores import StoreOptions, Url, open_store
 from indexer.stores.cache import Cache, cache_folder
 
 pytest.importorskip("obstore")
+
+pytestmark = pytest.mark.one_run
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 100_000
 FILES = {name: np.random.default_rng(ord(name)).bytes(SIZE) for name in "abcdef"}

@@ -19,6 +19,8 @@ from indexer.stores.objects import ObstoreStore
 from indexer.stores.ranges import Store
 from indexer.stores.urls import FsspecStore
 
+pytestmark = pytest.mark.one_run
+
 KEYS = {"access_key_id": "testing", "secret_access_key": "testing-secret", "region": "us-east-1"}
 
 

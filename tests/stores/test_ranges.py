@@ -19,6 +19,8 @@ from indexer.stores.pieces import join_ranges
 from indexer.stores.ranges import Store
 from indexer.stores.urls import FsspecStore
 
+pytestmark = pytest.mark.one_run
+
 DATA = np.random.default_rng(0).bytes(3_000_000)
 QUICK = {"request_timeout": 0.5, "max_retries": 3}
 KINDS = [ObstoreStore, FsspecStore]

@@ -17,7 +17,7 @@ from tfrecord.columns import BytesColumn, Ragged
 from tfrecord.tfds.features import FeaturesDict
 from tfrecord.tfds.splits import resolve_split
 
-pytestmark = [pytest.mark.xdist_group("tfds"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.one_run, pytest.mark.xdist_group("tfds"), pytest.mark.timeout(300)]
 
 CASES = [
     *("scalars", "tensors", "encoded", "sequences", "nesting", "optionals", "labels"),

@@ -40,6 +40,8 @@ from benchlib.plan import Plan  # noqa: E402
 from benchlib.suites import SUITES  # noqa: E402
 from benchlib.suites_parse import sweeps  # noqa: E402
 
+pytestmark = pytest.mark.one_run
+
 
 @pytest.mark.parametrize("name", [*make_corpus.MAIN_SHAPES, "wide"])
 def test_corpus_is_what_its_shape_says(tmp_path: Path, name: str) -> None:
