@@ -40,6 +40,7 @@ from .paths import find_index, sidecar_path
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
 from .stores import open_store
+from .stores.upload import check_writable
 
 __all__ = [
     "Collector",
@@ -126,10 +127,13 @@ def build_index_of_url(
 ) -> tuple[RecordIndex, OSError | IndexFileError | None]:
     """`build_index` for callers that need the index even if it cannot be written; also returns that error."""
     target = sidecar_path(url)
+    unwritable: OSError | IndexFileError | None = None
     try:
         version = object_version(target)
         earlier = earlier_index(target) if version != "" else None
-        unwritable: OSError | IndexFileError | None = None
+        check_writable(target)
+    except ValueError as error:
+        unwritable = OSError(errno.EROFS, str(error))
     except OSError as error:  # it may not be looked at
         version, earlier, unwritable = None, None, error
     if earlier is not None:
@@ -233,6 +237,7 @@ def _refuse_to_overwrite_data(path: str, target: str) -> None:
     if is_url(target):
         if not target.endswith(".tfindex"):
             raise ValueError(f"{target}: the name of an index behind a URL must end in .tfindex")
+        check_writable(target, "give index_path=, the name of a local file")
         return
     check_index_name(path, target)
     if not os.path.exists(target):

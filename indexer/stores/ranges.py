@@ -285,12 +285,14 @@ class Stream:
             self._part = memoryview(self._parts.popleft().result()).cast("B")
 
 
-def side_by_side(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def side_by_side(
+    call: Callable[[Item], Result], items: Sequence[Item], most: int = _STEPS_AT_ONCE
+) -> list[Result]:
     """``call`` for each item, many at once, for steps that wait for a store. Raises the first failure."""
     if len(items) < 2:
         return [call(item) for item in items]
     # Separate threads, because the calls wait for the pool of requests.
-    with ThreadPoolExecutor(min(len(items), _STEPS_AT_ONCE)) as pool:
+    with ThreadPoolExecutor(min(len(items), most)) as pool:
         return list(pool.map(call, items))
 
 

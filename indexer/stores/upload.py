@@ -12,10 +12,10 @@ from indexer.stores import Url, open_store
 __all__ = ["Upload", "check_writable"]
 
 
-def check_writable(url: str) -> None:
-    """`ValueError` for a URL that can only be read."""
-    if url.startswith(("http://", "https://")):
-        raise ValueError(f"{url}: http and https URLs are read only; write to a bucket or a local file")
+def check_writable(url: str, hint: str = "write to a bucket or a local file") -> None:
+    """`ValueError` for a URL that can only be read: web servers have no writes with conditions."""
+    if url.lower().startswith(("http://", "https://")):
+        raise ValueError(f"{url}: http and https URLs are read only; {hint}")
 
 
 class Upload:

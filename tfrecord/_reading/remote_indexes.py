@@ -1,4 +1,8 @@
-"""``index="build"`` behind a URL: beside the object, else in the cache folder, else in memory."""
+"""Indexes that readers build of objects behind URLs, and where they are kept.
+
+With ``index="build"``: beside the object, else in the cache folder, else in memory. Otherwise, for a pass
+that needs positions: in the cache folder, else in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,28 @@ import io
 import os
 import shlex
 import sys
+import threading
+from collections.abc import Sequence
 
 from indexer.build import build_index_of_url
-from indexer.errors import IndexFileError, StaleIndexError
+from indexer.errors import CompressionError, CorruptRecordError, IndexFileError, StaleIndexError
 from indexer.files import DataFile
 from indexer.fingerprint import bind_index
 from indexer.formats import load_index, write_index
+from indexer.framing import VERIFY_ALL
 from indexer.index import RecordIndex
 from indexer.options import warn_caller
+from indexer.progress import Report, shown
+from indexer.scanning import scan_index
 from indexer.stores import Url, open_store
 from indexer.stores.cache import Cache
+from indexer.stores.ranges import side_by_side
 from tfrecord.schema import SchemaCollector, check_metadata
 
-__all__ = ["build_behind", "cached_index"]
+__all__ = ["build_behind", "cached_index", "needed_indexes"]
+
+# So many objects are read at once: each reads several parts ahead.
+_AT_ONCE = 4
 
 
 def build_behind(url: Url, data: DataFile, compression_type: str) -> RecordIndex:
@@ -42,9 +55,69 @@ def build_behind(url: Url, data: DataFile, compression_type: str) -> RecordIndex
         return bind_index(index, data)
     kept = _keep(url, data, index)
     where = "in memory" if kept is None else "in the cache folder"
-    hint = f"'tfrecord index {shlex.quote(url)}' would keep it there, run by someone who may write"
-    warn_caller(f"the index {index.index_path} cannot be written ({error}); it is kept {where}. {hint}")
+    hint = "" if kept is not None and url.startswith("http") else f". {_keeping(url)}"
+    warn_caller(f"the index {index.index_path} cannot be written ({error}); it is kept {where}{hint}")
     return bind_index(index.replace(index_path=None), data) if kept is None else kept
+
+
+def needed_indexes(objects: Sequence[tuple[Url, DataFile]]) -> list[RecordIndex | None]:
+    """Validate objects without an index in one pass and return their indexes, which the cache folder keeps,
+    if there is one. One warning says how to avoid such passes. None for an object that is damaged.
+
+    Raises:
+        StaleIndexError: an object changed meanwhile.
+        RemoteError: an object cannot be read.
+    """
+    total = sum(data.size for _, data in objects)
+    label = os.path.basename(objects[0][0]) if len(objects) == 1 else f"{len(objects)} files"
+    in_memory: list[str] = []
+    with shown(sys.stderr is not None and sys.stderr.isatty(), f"indexing {label}") as report:
+        told = _Total(report, total)
+
+        def build(number: int) -> RecordIndex | None:
+            url, data = objects[number]
+            try:
+                index = scan_index(
+                    data,
+                    verify=VERIFY_ALL,
+                    compression_type="",
+                    collector=SchemaCollector(),
+                    progress=lambda done, size: told.reach(number, done),
+                )
+            except (CorruptRecordError, CompressionError):
+                return None
+            kept = _keep(url, data, index.replace(format="extended"))
+            if kept is None:
+                in_memory.append(url)
+            return kept or index
+
+        indexes = side_by_side(build, range(len(objects)), _AT_ONCE)
+    if in_memory:
+        first, count = min(in_memory), len(in_memory)
+        what = f"{first} has no index" if count == 1 else f"{count} files, such as {first}, have no index"
+        warn_caller(f"{what}, so all the data was read to find its records. {_keeping(first)}")
+    return indexes
+
+
+def _keeping(url: str) -> str:
+    """What would keep an index for the next time."""
+    if url.startswith("http"):  # read only
+        return "cache='auto' (--cache auto) would keep an index on this machine"
+    return f"'tfrecord index {shlex.quote(url)}' would keep an index there, run by someone who may write"
+
+
+class _Total:
+    """The progress of several files as one."""
+
+    def __init__(self, report: Report, total: int) -> None:
+        self._report, self._total = report, total
+        self._done: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def reach(self, number: int, done: int) -> None:
+        with self._lock:
+            self._done[number] = done
+            self._report(sum(self._done.values()), self._total)
 
 
 def cached_index(url: Url, data: DataFile) -> RecordIndex | None:

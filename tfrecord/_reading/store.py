@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from indexer.errors import CorruptRecordError, IndexFileError, RemoteError, Stal
 from indexer.files import DataFile, is_url, most_descriptors
 from indexer.index import RecordIndex
 from indexer.sniffing import HEAD_SIZE
+from indexer.stores import Url
 from indexer.stores.ranges import side_by_side
 from indexer.streams import detect, open_stream
 from tfrecord._columns.arrays import Int64Array
@@ -24,6 +25,7 @@ from tfrecord._reading.indexes import load_indexes, scan_headers, stored_compres
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.pointed import stream_through_points
+from tfrecord._reading.remote_indexes import needed_indexes
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
 from tfrecord._reading.spool import SpooledFile, SpoolFullError
 
@@ -84,8 +86,10 @@ class RecordStore:
         return None not in self._indexes
 
     def index(self, number: int) -> RecordIndex:
-        """The index of one file: the one given, or one from a header scan."""
+        """The index of one file: the one given, or one that is made now."""
         self.check_open()
+        if self._indexes[number] is None:
+            self._build_remote([number])
         found = self._indexes[number]
         if found is None:
             with self._lock:
@@ -94,6 +98,21 @@ class RecordStore:
                     found = self._indexes[number] = self._scan_headers(number)
         self._check_count(number, len(found))
         return found
+
+    def _build_remote(self, numbers: Sequence[int]) -> None:
+        """Make the indexes of objects behind URLs, where they are missing, in one pass over each. Compressed
+        and damaged objects are left out."""
+        with self._lock:
+            found: dict[int, tuple[Url, DataFile]] = {}
+            for number in numbers:
+                path = self.paths[number]
+                if self._indexes[number] is None and is_url(path) and not self.compression(number):
+                    file = self._files.local(number)
+                    if file is not None:
+                        found[number] = path if isinstance(path, Url) else Url(path), file
+            if found:
+                for number, index in zip(found, needed_indexes(list(found.values())), strict=True):
+                    self._indexes[number] = index
 
     def expect(self, counts: Sequence[int]) -> None:
         """Set how many records each file has, so that positions are known without reading the files.
@@ -134,6 +153,7 @@ class RecordStore:
     def starts(self) -> Int64Array:
         """Position of each file's first record, then the number of all records: int64 (num_files + 1,)."""
         if self._starts is None:
+            self._build_remote(range(len(self.paths)))
             return self._set_starts([len(self.index(number)) for number in range(len(self.paths))])
         return self._starts
 
@@ -349,6 +369,9 @@ class RecordStore:
         """The bytes of one file as they are stored."""
         file = self._files.get(number)
         self._check_size(number, file.size)
+        index = self.index(number)
+        if index.index_path is None and None is not index.etag != file.etag:
+            raise StaleIndexError(self.paths[number], None, "the object changed after it was indexed")
         return file
 
     def _check_size(self, number: int, size: int) -> None:
@@ -385,7 +408,14 @@ class RecordStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         named = [None if index is None else index.index_path for index in self.given]
-        return _reopen, (self.paths, named, self.options, self.policy, self._files.folder, self._expected)
+        # Making it again would read the whole object.
+        built = {
+            number: index
+            for number, index in enumerate(self._indexes)
+            if is_url(self.paths[number]) and index and index.index_path is None and not index.compression
+        }
+        place = self._files.folder
+        return _reopen, (self.paths, named, self.options, self.policy, place, self._expected, built)
 
 
 def _reopen(
@@ -395,11 +425,14 @@ def _reopen(
     policy: DamagePolicy,
     folder: str | None,
     expected: Sequence[int] | None,
+    built: Mapping[int, RecordIndex],
 ) -> RecordStore:
     """The store in another process, which may have another working directory."""
     store = RecordStore(paths, [None] * len(paths), options, policy)
     store._files.folder = folder
     store.use_indexes([name and store.place(name) for name in named])
+    for number, index in built.items():
+        store._indexes[number] = index
     if expected is not None:
         store.expect(expected)
     return store
