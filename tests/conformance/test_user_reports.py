@@ -322,6 +322,7 @@ def test_112_shards_by_list_glob_and_folder_in_natural_order(tmp_path: Path) -> 
     assert ids(TFRecordReader([plain / "s7.tfrecord", plain / "s2.tfrecord"])) == [7, 2]
 
 
+@pytest.mark.filterwarnings("ignore:.*has no index")
 def test_114_urls(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     url = "memory://reader/a.tfrecord"

@@ -231,6 +231,7 @@ def test_relative_paths_lead_to_the_files_from_elsewhere(
     assert [number for split in splits for number in read(split)] == list(range(TOTAL))
 
 
+@pytest.mark.filterwarnings("ignore:.*has no index")
 def test_urls(folder: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")

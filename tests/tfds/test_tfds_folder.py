@@ -115,6 +115,7 @@ def test_a_parent_says_what_there_is(folder: Path, tmp_path: Path) -> None:
         tfds.open(tmp_path / "missing")
 
 
+@pytest.mark.filterwarnings("ignore:.*has no index")
 def test_urls(folder: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
