@@ -1,7 +1,8 @@
 """TFRecord files without TensorFlow: index once, read any record, decode to columns, shuffle truly, resume.
 
-The names below are the public ones. ``tfrecord.ray``, ``tfrecord.tfds`` and ``tfrecord.torch`` are loaded
-when they are first used, so that importing this package never imports Ray or torch.
+The names below are the public ones. ``connect``, ``tfrecord.flight``, ``tfrecord.ray``, ``tfrecord.tfds``
+and ``tfrecord.torch`` are loaded when they are first used, so that importing this package never imports
+pyarrow, Ray or torch.
 """
 
 from . import _startup  # isort: skip  # first, because it is for the time that all other imports take
@@ -126,12 +127,14 @@ __all__ = [
 _startup.raise_again()
 
 # Modules that are loaded when they are first used, each with the package that it needs.
-_LAZY = {"ray": "ray", "tfds": "numpy", "torch": "torch"}
+_LAZY = {"flight": "pyarrow", "ray": "ray", "tfds": "numpy", "torch": "torch"}
 
 if _TYPE_CHECKING:
+    from . import flight as flight
     from . import ray as ray
     from . import tfds as tfds
     from . import torch as torch
+    from .flight import connect as connect
 
     __version__: str
 else:
@@ -139,10 +142,12 @@ else:
     def __getattr__(name: str) -> object:
         if name in _LAZY:
             return _importlib.import_module(f"tfrecord.{name}")
+        if name == "connect":
+            return _importlib.import_module("tfrecord.flight").connect
         if name == "__version__":
             return _metadata.version("tfrecord")
         raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         # help() imports all that is named here.
-        return [*__all__, *(name for name, package in _LAZY.items() if _is_installed(package))]
+        return [*__all__, "connect", *(name for name, package in _LAZY.items() if _is_installed(package))]

@@ -10,6 +10,7 @@ from typing import Any
 # Import name -> the extra that brings it.
 _EXTRAS = {
     "pyarrow": "arrow",
+    "pyarrow.flight": "flight",
     "pandas": "pandas",
     "polars": "polars",
     "torch": "torch",

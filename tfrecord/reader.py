@@ -216,7 +216,7 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         num_threads: int = 1,
         allow_missing: bool = False,
     ) -> None:
-        self._call = call_text(type(self).__name__, TFRecordReader.__init__, locals())
+        call = call_text(type(self).__name__, TFRecordReader.__init__, locals())
         policy = DamagePolicy(on_error, max_skips)
         options = ReadOptions(
             normalize_compression(compression_type),
@@ -242,10 +242,15 @@ class TFRecordReader(ReaderTables, Generic[BatchType]):
         store = RecordStore(found, [None] * len(found), options, policy)
         store.open_all()
         store.use_indexes(index)
+        self._begin(RecordView(store, decoder), call)
+
+    def _begin(self, view: RecordView, call: str) -> None:
+        """Set what every reader has. ``call``: its repr."""
+        self._call = call
         self._closed = False
         self._owns_store = True
         self._views: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._view = RecordView(store, decoder)
+        self._view = view
         self._schema: Schema | None = None
 
     @property

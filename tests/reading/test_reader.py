@@ -231,12 +231,12 @@ def test_wrong_requests_name_key_file_and_record(tmp_path: Path) -> None:
         ):
             with pytest.raises(kind) as caught:
                 way()
-            assert (caught.value.key, caught.value.path, caught.value.record) == (key, str(paths[1]), 2)
-            assert key in str(caught.value) and str(paths[1]) in str(caught.value)
+            assert (caught.value.key, caught.value.path, caught.value.record) == (key, reader.paths[1], 2)
+            assert key in str(caught.value) and reader.paths[1] in str(caught.value)
         for way in (lambda r=reader: list(r), lambda r=reader: list(r.batches(3))):
             with pytest.raises(kind) as caught:
                 way()
-            assert (caught.value.key, caught.value.path, caught.value.record) == (key, str(paths[0]), 0)
+            assert (caught.value.key, caught.value.path, caught.value.record) == (key, reader.paths[0], 0)
         assert reader.num_skipped == 0
 
 

@@ -32,6 +32,7 @@ _COMMANDS = {
     "shuffle": "Write all records in a random order, each once.",
     "select": "Write the records at positions, or where a column has a value.",
     "view": "View records in the browser.",
+    "serve": "Serve data sets to readers on this host or others.",
     "bench": "Measure how fast this machine reads files.",
     "completion": "Print the completion script of a shell.",
 }

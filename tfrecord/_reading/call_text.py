@@ -14,7 +14,7 @@ from indexer.stores import clean_url
 __all__ = ["array_text", "call_text", "function_text"]
 
 _MOST_ITEMS = 8
-_HIDDEN = ("storage_options",)  # may hold secrets
+_HIDDEN = ("storage_options", "token", "tls_roots")  # may hold secrets
 
 
 def call_text(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from indexer.display import html_table
 from indexer.errors import FeatureKindError, TFRecordError
 from indexer.files import is_url
-from indexer.framing import HEADER_SIZE
 from indexer.index import RecordIndex
 from indexer.options import listed, near_matches, warn_caller
 from tfrecord._kernels.record_type import MESSAGES, RecordType, sample_places, settle
@@ -237,7 +236,7 @@ def first_records(
     left = count
     for run in store.stream(number):
         taken = min(left, len(run.offsets))
-        collector.update(run.buffer, run.offsets[:taken] + np.uint64(HEADER_SIZE), run.lengths[:taken])
+        collector.update(run.buffer, run.starts()[:taken], run.lengths[:taken])
         left -= taken
         if not left:
             break

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from indexer.framing import HEADER_SIZE, slices
+from indexer.framing import slices
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.runs import GROUP, RecordRun
 
 __all__ = ["RowBatch", "join_sources", "merge_rows"]
-
-_HEADER = np.uint64(HEADER_SIZE)
 
 
 class RowBatch:
@@ -40,9 +38,8 @@ class RowBatch:
     @classmethod
     def of_run(cls, run: RecordRun, paths: Sequence[str], number: int) -> RowBatch:
         count = len(run.offsets)
-        payloads = BytesColumn._trusted(
-            (run.buffer,), (run.offsets + _HEADER).view(np.int64), run.lengths.view(np.int64)
-        )
+        starts = run.starts().view(np.int64)
+        payloads = BytesColumn._trusted((run.buffer,), starts, run.lengths.view(np.int64))
         records = np.arange(run.first, run.first + count * run.step, run.step, dtype=np.int64)
         return cls(payloads, paths, np.broadcast_to(np.int64(number), (count,)), records, (run,))
 

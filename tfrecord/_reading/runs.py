@@ -50,8 +50,9 @@ class ReadOptions:
 class RecordRun(NamedTuple):
     """Good records of one buffer: the first, and every ``step``-th after it.
 
-    ``offsets``: where the frames start in ``buffer``; ``lengths``: sizes of the payloads in bytes; uint64.
-    ``base``: where ``buffer`` begins in the file.
+    ``offsets``: where the frames start in ``buffer``, each with ``header`` bytes before its payload (none in
+    what a server sent); ``lengths``: sizes of the payloads in bytes; uint64. ``base``: where ``buffer``
+    begins in the file.
     """
 
     buffer: memoryview
@@ -61,6 +62,12 @@ class RecordRun(NamedTuple):
     step: int
     base: int
     file: DataFile | None
+    header: int = HEADER_SIZE
+
+    def starts(self) -> UInt64Array:
+        """Where the payloads begin in ``buffer``."""
+        starts: UInt64Array = self.offsets + np.uint64(self.header)
+        return starts
 
     def check(self, place: int = 0) -> None:
         """Raise if the mapped file has shrunk: reading record ``place`` of the run would then kill the
@@ -78,7 +85,7 @@ class RecordRun(NamedTuple):
         for at in range(0, len(self.offsets), GROUP):
             end = at + GROUP
             self.check(at)
-            yield slices(self.buffer, self.offsets[at:end], self.lengths[at:end], HEADER_SIZE)
+            yield slices(self.buffer, self.offsets[at:end], self.lengths[at:end], self.header)
 
     def payloads(self) -> Iterator[memoryview]:
         """The same payloads, one by one."""

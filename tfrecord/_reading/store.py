@@ -26,6 +26,7 @@ from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.pointed import stream_through_points
 from tfrecord._reading.remote_indexes import needed_indexes
+from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.runs import ReadOptions, RecordRun, stream_records
 from tfrecord._reading.spool import SpooledFile, SpoolFullError
 
@@ -50,6 +51,9 @@ class RecordStore:
     are scanned when a position is first needed (a compressed file is spooled for this). Safe to use from
     several threads; a pickle leaves out handles, maps and indexes that came from a header scan.
     """
+
+    #: Whether positions are places in files that other processes can open too.
+    has_files = True
 
     def __init__(
         self,
@@ -241,6 +245,21 @@ class RecordStore:
             yield run
         if (start, step) == (0, 1) and not policy.skips:
             self._check_count(number, count)
+
+    def rows(self) -> Iterator[RowBatch]:
+        """All payloads in stored order, as they arrive; good ones come before damage raises."""
+        for number in range(len(self.paths)):
+            for run in self.stream(number):
+                yield RowBatch.of_run(run, self.paths, number)
+
+    def sizes(self, positions: Int64Array) -> Int64Array:
+        """Payload lengths, int64."""
+        sizes = np.empty(len(positions), np.int64)
+        numbers, records = self.places(positions)
+        for number in np.unique(numbers).tolist():
+            here = numbers == number
+            sizes[here] = self.index(number).lengths[records[here]]
+        return sizes
 
     def fetch_one(self, position: int) -> tuple[memoryview, int, int]:
         """Payload (a read-only view that stays valid), file number, record number. Damage raises, always."""

@@ -18,7 +18,7 @@ from tfrecord._reading.rows import merge_rows
 from tfrecord._reading.view import RecordView
 from tfrecord.schema import Schema, dense_plan, merge_schemas
 
-__all__ = ["RECORD", "ReaderTables", "record_stream"]
+__all__ = ["RECORD", "ReaderTables", "record_stream", "schema_of_all"]
 
 # The column of records that are bytes.
 RECORD = "record"
@@ -56,17 +56,21 @@ def _full_schema(view: RecordView, decoder: RecordDecoder, nullable: bool) -> Sc
     plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
     if not nullable and plan.columns is not None and (lists.columns is not None or not is_sequence):
         return None
-    store = view.store
-    record_type = view.record_type
-    parts = [
-        (path, first_records(store, number, _ALL, record_type)) for number, path in enumerate(store.paths)
-    ]
-    schema = merge_schemas(parts, record_type)
+    schema = schema_of_all(view)
     decoder.dense = (
         dense_plan(schema) if plan.columns is None else plan,
         dense_plan(schema.feature_lists) if is_sequence and lists.columns is None else lists,
     )
     return schema
+
+
+def schema_of_all(view: RecordView) -> Schema:
+    """The schema of all records of the files; those without an extended index are read once."""
+    store, record_type = view.store, view.record_type
+    parts = [
+        (path, first_records(store, number, _ALL, record_type)) for number, path in enumerate(store.paths)
+    ]
+    return merge_schemas(parts, record_type)
 
 
 def _record_batches(

@@ -91,9 +91,7 @@ class RecordView:
         """All payloads in order, as they arrive; good ones come before the damage after them raises."""
         store = self.store
         if self.selection is None:
-            for number in range(len(store.paths)):
-                for run in store.stream(number):
-                    yield RowBatch.of_run(run, store.paths, number)
+            yield from store.rows()
             return
         for first in range(0, len(self.selection), _WINDOW):
             for fetched in store.fetch_in_order(self.selection[first : first + _WINDOW]):
@@ -101,12 +99,7 @@ class RecordView:
 
     def sizes(self, positions: Int64Array) -> Int64Array:
         """Payload lengths, int64."""
-        sizes = np.empty(len(positions), np.int64)
-        numbers, records = self.store.places(self.stored(positions))
-        for number in np.unique(numbers).tolist():
-            here = numbers == number
-            sizes[here] = self.store.index(number).lengths[records[here]]
-        return sizes
+        return self.store.sizes(self.stored(positions))
 
     # ---- decoding ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from typing import Any, Literal, TypedDict
 from indexer.compression import Compression
 from indexer.options import check_options
 from tfrecord.features import one_of
+from tfrecord.flight.addresses import is_service_url
+from tfrecord.flight.client import connect
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.share import SPLITS
@@ -166,12 +168,31 @@ def open_source(
         if named:
             raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
         return data_path, Source(data_path._view)
+    if is_service_url(data_path):
+        return _open_remote(data_path, index_path, compression_type, {**asked, **options})
     reader: TFRecordReader[Any] = TFRecordReader(
         data_path,
         index="auto" if index_path is None else index_path,
         compression_type=compression_type,
         **{**asked, **options},
     )
+    return reader, Source(reader._view)
+
+
+def _open_remote(
+    url: str, index_path: Any, compression_type: Any, options: dict[str, Any]
+) -> tuple[TFRecordReader[Any], Source]:
+    """The records of a data set that a server holds."""
+    settings = options.pop("storage_options", None) or {}
+    settings = dict(settings() if callable(settings) else settings)
+    known = inspect.signature(connect).parameters
+    named = [name for name in options if name not in known]
+    given = {"index_path": index_path, "compression_type": compression_type}
+    named += [name for name, value in given.items() if value is not None]
+    if named:
+        raise ValueError(f"{', '.join(named)} is for files, and {url} is a server's")
+    check_options(connect, settings, ("token", "tls_roots"))
+    reader = connect(url, **settings, **options)
     return reader, Source(reader._view)
 
 
