@@ -56,8 +56,9 @@ class Readahead:
     """
 
     def __init__(self, store: Any, count: int | None = None) -> None:
-        urls = [is_url(path) for path in store.paths]
-        self._hints = None if urls and all(urls) and not _cached(store) else _Hints(store)
+        urls = [is_url(path) for path in store.paths if store.has_files]
+        hints = store.has_files and not (urls and all(urls) and not _cached(store))
+        self._hints = _Hints(store) if hints else None
         self._requests = _Requests(store, count) if any(urls) else None
 
     def window(self, positions: Int64Array, later: Later | None = None) -> None:
