@@ -56,6 +56,10 @@ RANKS = {
 }
 
 
+# Imports that point up, made only when a user calls for them: `reader.view()` opens the page.
+LATE = {"tfrecord._reading.page": {("tfrecord", "_cli.viewer.opened")}}
+
+
 @functools.cache
 def modules(package: str) -> dict[str, Path]:
     """Name within the package ("" is its face) -> file, kernels too."""
@@ -90,7 +94,7 @@ def imported(package: str, name: str, path: Path) -> set[tuple[str, str]]:
             base = folder[: len(folder) - node.level + 1] if node.level else []
             stem = ".".join([*base, *([node.module] if node.module else [])])
             targets += [f"{stem}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "optional")):
             targets += [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
     result = set()
     for target in targets:
@@ -100,7 +104,7 @@ def imported(package: str, name: str, path: Path) -> set[tuple[str, str]]:
             while rest and rest not in known:
                 rest = rest.rpartition(".")[0]
             result.add((owner, rest))
-    return result - {(package, name)}
+    return result - {(package, name), *LATE.get(f"{package}.{name}", ())}
 
 
 @pytest.mark.parametrize("package", FLOORS)

@@ -15,6 +15,8 @@ _EXTRAS = {
     "polars": "polars",
     "torch": "torch",
     "PIL.Image": "images",
+    "click": "cli",
+    "rich": "cli",
 }
 _NAMES = {"PIL.Image": "Pillow"}
 

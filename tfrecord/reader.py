@@ -32,6 +32,7 @@ from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._reading.html import reader_html
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
 from tfrecord._reading.indexes import build_index, build_indexes
+from tfrecord._reading.page import ReaderPage
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.store import CLOSED, RecordStore
 from tfrecord._reading.tables import ReaderTables
@@ -99,7 +100,7 @@ class ReaderArguments(TypedDict, total=False):
     allow_missing: bool
 
 
-class TFRecordReader(ReaderTables, Generic[BatchType]):
+class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
     """Random access to the records of one file or many.
 
     Args:

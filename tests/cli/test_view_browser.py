@@ -272,8 +272,9 @@ def test_sequences_show_steps(page: Page, serve: Serve, make_file: MakeFile) -> 
     page.wait("document.querySelector('.strip img').naturalWidth === 8")
 
 
-@pytest.mark.parametrize("width", [1280, 360, 320])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark"), (320, "light")]
+)
 def test_screens(page: Page, serve: Serve, make_file: MakeFile, width: int, scheme: str) -> None:
     image = pytest.importorskip("PIL.Image")
     server = serve(make_file(photos(10)))

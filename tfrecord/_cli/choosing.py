@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import click
@@ -41,8 +42,8 @@ class Condition(NamedTuple):
         results = [
             np.asarray(compare(column, _as_stored(value, column, self.column))) for value in self.values
         ]
-        joined = np.logical_and if self.sign == "!=" else np.logical_or
-        return np.asarray(joined.reduce(results), np.bool_) & ~np.ma.getmaskarray(column)
+        fits = reduce(np.logical_and if self.sign == "!=" else np.logical_or, results)
+        return fits & ~np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else fits
 
 
 def _as_stored(value: str, column: npt.NDArray[Any], name: str) -> Any:

@@ -57,7 +57,10 @@ def view(
     files = expand(paths)
     if STREAM in files:
         raise click.UsageError("standard input has no positions")
-    vocabularies = [read_vocabulary(given) for given in vocab]
+    try:
+        vocabularies = [read_vocabulary(given) for given in vocab]
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
     problems: list[TFRecordError] = []
     reader = TFRecordReader(
         files, record_type="bytes", compression_type=compression, on_error=problems.append

@@ -54,7 +54,7 @@ class Shown:
     file: int
     path: str
     number: int
-    offset: int | None
+    offset: int
     kind: str
     payload: memoryview | None = None
     context: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ViewData:
     """The records of a reader, for the pages. Safe to use from several threads.
 
     ``about`` are lines about the folder, ``title`` what it is called. ``record_type``: as for
-    `TFRecordReader`. ``problems`` are the errors that the reader met so far, and meets later, if it skips
+    `TFRecordReader`. ``problems`` are the errors that the reader met when it looked for records, if it skips
     them.
     """
 
@@ -83,12 +83,13 @@ class ViewData:
         problems: Sequence[TFRecordError] = (),
         title: str = "",
     ) -> None:
-        self.view: RecordView = reader._view
+        view = reader._view  # a reader of windows has a view of its own kind
+        self.view = RecordView(view.store, view.decoder, view.selection)
         self.store = self.view.store
         self.paths: tuple[str, ...] = reader.paths
         self.about = list(about)
         self.count = len(reader)
-        self.problems = problems
+        self.problems = list(problems)  # those of single records, which it meets later, are shown with these
         settled = settled_type(self.store, record_type)
         self.record_type = settled.name
         self.warning = re.sub(r"^.*/", "", settled.warning)  # which begins with a path
@@ -106,10 +107,10 @@ class ViewData:
         if not 0 <= position < self.count:
             there = f"there are {self.count:,}, from 0" if self.count else "there are none"
             raise NotFound(f"there is no record {position:,}; {there}")
-        path, number = self.view.locate(position)
-        file = self.paths.index(path)
-        offset = self.store.offset_of(path, number)
-        shown = Shown(position, file, path, number, offset, self.record_type)
+        stored = int(self.view.stored(np.array([position]))[0])
+        file, number = self.store.locate(stored)
+        offset = int(self.store.index(file).offsets[number])
+        shown = Shown(position, file, self.paths[file], number, offset, self.record_type)
         try:
             shown.payload = self.view.fetch_one(position)[0]
             if self.record_type != "bytes":
@@ -172,7 +173,8 @@ class ViewData:
         """Positions in pieces of at most 4,096 records and about 16 MB."""
         at = 0
         while at < len(positions):
-            piece = np.asarray(positions[at : at + _CHUNK], np.int64)
+            part = positions[at : at + _CHUNK]
+            piece = np.arange(part.start, part.stop) if isinstance(part, range) else part
             ends = np.cumsum(self.view.sizes(piece))
             piece = piece[: max(1, int(np.searchsorted(ends, _CHUNK_BYTES, "right")))]
             at += len(piece)

@@ -10,7 +10,7 @@ from tfrecord._cli.viewer.data import Shown
 from tfrecord._cli.viewer.frame import SIZES, Frame, State, note
 from tfrecord._cli.viewer.html import Markup, el, link
 from tfrecord._cli.viewer.objects import main_picture, own_picture, short_text
-from tfrecord._cli.viewer.parts import HEX_BYTES, Parts, progress, steps
+from tfrecord._cli.viewer.parts import HEX_BYTES, LIST_THUMB, Parts, progress, steps
 from tfrecord._cli.viewer.search import Found, Searches
 
 _THUMB = 200
@@ -78,11 +78,13 @@ class Listing:
 
     def _list(self, state: State, records: Sequence[Shown]) -> Markup:
         cells = Cells(self.parts.hints, self.parts.vocabularies)
+        pictures = [own_picture(record, self.parts.hints) for record in records]
+        self.parts.pictures.prepare([one.place for one in pictures if one is not None], LIST_THUMB)
         cards = []
-        for rank, record in enumerate(records, state.start):
+        for rank, (record, picture) in enumerate(zip(records, pictures, strict=True), state.start):
             title = el("h2", el("a", f"#{record.position:,}", href=_address(state, rank)))
             head = el("div", title, self.parts.where(record), self.parts.downloads(record), class_="head")
-            body = self.parts.body(record, cells, own_picture(record, self.parts.hints))
+            body = self.parts.body(record, cells, picture)
             label = f"Record {record.position:,}"
             cards.append(el("article", head, body, class_="record item", tabindex=-1, aria_label=label))
         return el("div", *cards, class_="list")

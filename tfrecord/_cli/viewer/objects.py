@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrecord._cli.describe import bytes_text
+from tfrecord._cli.describe import bytes_text, number_text
 from tfrecord._cli.sniffing import as_text, sniff_bytes
 from tfrecord._cli.viewer.data import Place, Shown, byte_values
 from tfrecord._cli.viewer.drawings import svg
@@ -211,5 +211,5 @@ def short_text(record: Shown, name: str, hints: Hints) -> str:
     return (
         hints.class_text(name, int(number))
         if name in hints.names
-        else f"{name.rsplit('/', 1)[-1]} {number:g}"
+        else f"{name.rsplit('/', 1)[-1]} {number_text(number)}"
     )

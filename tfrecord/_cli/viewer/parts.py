@@ -25,7 +25,7 @@ from tfrecord._cli.viewer.vocab import Vocabulary
 
 HEX_BYTES = 128
 _TINY = 64
-_LIST_THUMB = 480
+LIST_THUMB = 480
 _LARGE = 1024
 
 
@@ -78,7 +78,8 @@ class Parts:
         """A picture with what lies over it."""
         tiny = "tiny" if 0 < max(picture.width, picture.height) <= _TINY else None
         alt = ", ".join(filter(None, (self.caption(record), picture.label)))
-        image = el("img", src=source, alt=alt, class_=tiny, loading=None if with_labels else "lazy")
+        size = {"width": picture.width or None, "height": picture.height or None}
+        image = el("img", src=source, alt=alt, class_=tiny, loading="lazy", **size)
         mask = None
         if self.has_mask(record):
             place = link("mask", {"position": record.position, "width": width})
@@ -118,14 +119,14 @@ class Parts:
         if picture is None:
             return cells.features(record)
         features = replace(cells, over=picture.place).features(record)
-        width = _LIST_THUMB if source is None else _LARGE
+        width = LIST_THUMB if source is None else _LARGE
         source = source or link("thumb", {**picture.place.query(), "width": width})
         return el("div", self.framed(record, picture, source, True, width), features, class_="with-picture")
 
     def problems(self, most: int) -> list[Markup]:
         """What the reader met: damage with a link to its bytes, and doubts about the type of the records."""
         made = []
-        for error in list(self.data.problems)[:most]:
+        for error in self.data.problems[:most]:
             path, offset = getattr(error, "path", None), getattr(error, "offset", None)
             text: Markup | str = self.data.text_of(error)
             if path in self.data.paths and offset is not None:
@@ -141,8 +142,6 @@ class Parts:
         if record.payload is not None:
             told = f"The first bytes of the payload ({len(record.payload):,} bytes):"
             return [el("p", told), hex_dump(bytes(record.payload[:HEX_BYTES]))]
-        if record.offset is None:
-            return []
         data, size = self.data.file_bytes(record.file, record.offset, HEX_BYTES)
         place = link("bytes", {"file": record.file, "offset": record.offset})
         told = f"The file from offset {record.offset:,} (it has {size:,} bytes; a header has 12):"

@@ -98,7 +98,7 @@ class Pictures:
 
     def _mask(self, position: int, width: int) -> Sent:
         if not self.can_shrink:
-            raise NotFound("masks need Pillow: pip install Pillow")
+            raise NotFound("masks need Pillow: pip install 'tfrecord[images]'")
         masks = [
             mask
             for mask in masks_of(self.data.record(position), self.hints)[:_MOST_MASKS]

@@ -23,6 +23,7 @@ from tfrecord._columns.decoding import decode_batch
 from tfrecord.features import compile_features
 
 _KEPT = 8
+_PAGES = 64
 # A search that takes less than this is complete in the first answer.
 _PATIENCE = 0.03
 
@@ -69,7 +70,7 @@ class Searches:
     def __init__(self, data: ViewData) -> None:
         self.data = data
         self._found: OrderedDict[str, Found] = OrderedDict()
-        self._orders: OrderedDict[tuple[str, str, int], Positions] = OrderedDict()
+        self._pages: OrderedDict[tuple[str, str, int, int, int], list[int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, text: str, stop: bool = False) -> Found:
@@ -129,8 +130,7 @@ class Searches:
     def _by_text(self, found: Found, candidates: Positions | range, needle: bytes) -> Iterator[int]:
         for piece in self.data.chunks(candidates):
             payloads, places = self.data.payloads(piece)
-            rows = [row for row in range(len(places)) if needle in bytes(payloads.view(row))]
-            found.add(places[rows])
+            found.add(places[rows_with(payloads, needle)])
             yield len(piece)
 
     def _by_features(
@@ -177,32 +177,77 @@ class Searches:
         greatest). Records that lack the value come last."""
         if not sort:
             return found.some(start, stop)
-        order: list[int] = self._order(found, text.strip(), sort)[start:stop].tolist()
-        return order
-
-    def _order(self, found: Found, text: str, sort: str) -> Positions:
         name = sort.removeprefix("-")
         if name not in self.data.columns:
             raise NotFound(f"the index has no column {name!r}{near_matches(name, self.data.columns)}")
+        key = text.strip(), sort, len(found), start, stop
         with self._lock:
-            key = text, sort, len(found)
-            if key not in self._orders:
-                positions = np.asarray(found.all(), np.int64)
-                self._orders[key] = positions[_order(self.data.column(name)[positions], sort[0] == "-")]
-                while len(self._orders) > 2:
-                    self._orders.popitem(last=False)
-            return self._orders[key]
+            if key in self._pages:
+                return self._pages[key]
+        positions, column = found.all(), self.data.column(name)
+        is_all = isinstance(positions, range)
+        places = ordered(column if is_all else column[positions], sort[0] == "-", start, stop)
+        page: list[int] = (places if is_all else np.asarray(positions)[places]).tolist()
+        with self._lock:
+            self._pages[key] = page
+            while len(self._pages) > _PAGES:
+                self._pages.popitem(last=False)
+        return page
 
 
-def _order(values: npt.NDArray[Any], backwards: bool) -> Positions:
-    """Where the values are in ascending or descending order; equal ones in their own, masked ones last."""
+def ordered(values: npt.NDArray[Any], backwards: bool, start: int, stop: int) -> Positions:
+    """Where the values are that have the places from ``start`` to ``stop`` in ascending or descending order,
+    without sorting all of them. Equal ones keep their order; masked ones and NaNs come last."""
     missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     plain = np.ma.getdata(values)
+    if plain.dtype.kind == "f":
+        missing = np.isnan(plain) if missing is None else missing | np.isnan(plain)
+    there: Positions | None = None
+    lost = np.zeros(0, np.int64)
+    if missing is not None and missing.any():
+        there, lost = np.flatnonzero(~missing), np.flatnonzero(missing)
+    known = plain if there is None else plain[there]
+    count = len(known)
+    start, stop = max(0, min(start, len(plain))), max(0, min(stop, len(plain)))
+    rest = lost[max(0, start - count) : max(0, stop - count)]
+    stop = min(stop, count)
+    if start >= stop:
+        return rest
+    ranks = (count - stop, count - 1 - start) if backwards else (start, stop - 1)
+    low, high = np.partition(known, ranks)[list(ranks)]
+    inside = np.flatnonzero((known > low) & (known < high))
+    between = known[inside]
     if backwards:
-        order = len(plain) - 1 - np.argsort(plain[::-1], kind="stable")[::-1]
+        inside = inside[len(between) - 1 - np.argsort(between[::-1], kind="stable")[::-1]]
+        before, first, last = int((known > high).sum()), high, low
     else:
-        order = np.argsort(plain, kind="stable")
-    return order if missing is None else np.concatenate([order[~missing[order]], order[missing[order]]])
+        inside = inside[np.argsort(between, kind="stable")]
+        before, first, last = int((known < low).sum()), low, high
+    ends = [np.flatnonzero(known == first)]
+    ends += [inside, np.flatnonzero(known == last)] if low < high else []
+    page = np.concatenate(ends)[start - before : stop - before]
+    return np.concatenate([page if there is None else there[page], rest])
+
+
+def rows_with(payloads: BytesColumn, needle: bytes) -> list[int]:
+    """Which payloads contain these bytes."""
+    starts, ends = payloads.offsets, payloads.offsets + payloads.lengths
+    is_run = payloads.buffer_ids is None and len(starts) and bool((starts[1:] >= ends[:-1]).all())
+    if not is_run or ends[-1] - starts[0] > 2 * payloads.lengths.sum() + 64 * len(starts):
+        return [row for row in range(len(starts)) if needle in bytes(payloads.view(row))]
+    first = int(starts[0])
+    whole = bytes(payloads.buffers[0][first : int(ends[-1])])
+    rows = []
+    at = whole.find(needle)
+    while at >= 0:
+        row = int(np.searchsorted(starts, first + at, "right")) - 1
+        is_inside = first + at + len(needle) <= ends[row]
+        if is_inside:
+            rows.append(row)
+            if row + 1 == len(starts):
+                break
+        at = whole.find(needle, int(starts[row + 1]) - first if is_inside else at + 1)
+    return rows
 
 
 def _holds(value: Any, condition: Condition) -> bool:

@@ -83,6 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     protocol_version = "HTTP/1.1"
     timeout = 30
+    wbufsize = -1  # an answer leaves in one piece: in two, the second would wait for the first's receipt
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: requests contain the secret."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any
-
-import click
 
 _MOST_BYTES = 256 << 20
 _IDS = re.compile(r"(?i)(?:^|[^a-z])(?:ids?|tokens?|inputs?|targets?|words?|text)(?:$|[^a-z])")
@@ -53,21 +52,20 @@ class Vocabulary:
 
 def read_vocabulary(given: str) -> Vocabulary:
     """A vocabulary from ``FILE`` or ``FEATURE=FILE``: a text file with one token a line, or the
-    ``tokenizer.json`` of Hugging Face. Raises a usage error."""
-    feature, mark, path = given.rpartition("=")
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise click.UsageError(f"the vocabulary cannot be read: {error}") from None
+    ``tokenizer.json`` of Hugging Face. Raises OSError, or ValueError for another JSON file."""
+    feature, mark, path = given.partition("=")
+    if not mark or os.path.exists(given):
+        feature, mark, path = "", "", given
+    with open(path, "rb") as file:
+        data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
-        raise click.UsageError(f"{path} is too large for a vocabulary")
+        raise ValueError(f"{path} is too large for a vocabulary")
     text = data.decode("utf-8", "replace")
     try:
         tokens = _of_json(json.loads(text)) if text.lstrip()[:1] == "{" else None
     except (ValueError, RecursionError, TypeError, KeyError, IndexError):
         if path.endswith(".json"):
-            raise click.UsageError(f"{path} is not a tokenizer.json: it has no model.vocab") from None
+            raise ValueError(f"{path} is not a tokenizer.json: it has no model.vocab") from None
         tokens = None
     if tokens is None:
         lines = text.removesuffix("\n").split("\n")
