@@ -37,6 +37,7 @@ from .inflaters import WINDOW_BITS
 from .names import is_data_name
 from .options import warn_caller
 from .paths import find_index, sidecar_path
+from .points import PointBuilder
 from .progress import Progress, shown
 from .scanning import Collector, scan_index
 from .stores import open_store
@@ -323,11 +324,13 @@ class IndexWriter:
         metadata: Mapping[str, Any] | None = None,
         columns: Mapping[str, npt.NDArray[Any]] | None = None,
         checksums: bytes | None = None,
+        points: PointBuilder | None = None,
     ) -> RecordIndex:
         """Write the extended index of the finished data file, atomically.
 
         ``checksums``: those of all payloads, 4 bytes each, as stored. Without them the index serves its
-        columns only as long as the file's modification time does not change.
+        columns only as long as the file's modification time does not change. ``points``: where a compressed
+        file can be entered.
 
         `IndexFileError` if a plain file is not exactly as long as the records that were added.
         """
@@ -363,6 +366,7 @@ class IndexWriter:
                 digest=None if checksums is None else digest.value(),
                 settled=mtime_ns is not None and is_settled(mtime_ns, now),
                 etag=data.etag,
+                points=None if points is None else points.finish(data.size, stream_size),
                 checked=True,
             )
         _write(target, index, version)

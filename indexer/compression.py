@@ -1,8 +1,8 @@
 """Compressed and plain streams: told apart by content, and read forward in constant memory.
 
 The whole stream is compressed, with the records inside: GZIP (any number of members; zeros may follow the
-last one) or ZLIB (exactly one stream). TensorFlow silently accepts most truncated streams; here a stream that
-does not reach its proper end is an error.
+last one), ZLIB (exactly one stream) or ZSTD (any number of frames). TensorFlow silently accepts most
+truncated streams; here a stream that does not reach its proper end is an error.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .inflaters import (
 )
 from .points import Point, PointBuilder
 from .sniffing import HEAD_SIZE, sniff
+from .zstd import FRAME_MAGIC, ZstdInflater, begins_frame
 
 __all__ = [
     "Compression",
@@ -47,11 +48,15 @@ Compression = Literal["", "NONE", "none", "GZIP", "gzip", "gz", "ZLIB", "zlib", 
 _READ_SIZE, _READ_SIZE_FOR_POINTS = 64 << 10, 256 << 10
 # An inflater gets little at first, because it copies what follows the end of its stream.
 _FIRST_STEP = 512
-_NAMES = {"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zlib": "zlib"}
+_NAMES = {
+    **{"": "", "none": "", "auto": "auto", "gzip": "gzip", "gz": "gzip", "zlib": "zlib"},
+    **{"zstd": "zstd", "zst": "zstd"},
+}
 
 
 def normalize_compression(name: str | None) -> str:
-    """A compression name as users write it, as one of ``"auto"``, ``""``, ``"gzip"`` and ``"zlib"``.
+    """A compression name as users write it, as one of ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` and
+    ``"zstd"``.
 
     None and ``"auto"`` mean: detect from the content. ``""`` and ``"NONE"`` mean plain. Upper or lower case
     does not matter. Any other name is an `UnsupportedCompressionError`, which is a `ValueError`.
@@ -68,13 +73,14 @@ def normalize_compression(name: str | None) -> str:
             None,
             "unsupported_compression",
             repr(name),
-            "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB'.",
+            "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB', 'ZSTD'.",
         )
     return known
 
 
 def detect(head: bytes) -> str | None:
-    """The compression of a stream that begins with ``head``: ``"gzip"``, ``"zlib"``, or None for plain.
+    """The compression of a stream that begins with ``head``: ``"gzip"``, ``"zlib"``, ``"zstd"``, or None for
+    plain.
 
     A valid frame header is looked for first, so that plain data is never taken for anything else.
     """
@@ -82,6 +88,8 @@ def detect(head: bytes) -> str | None:
         return None
     if head[:2] == b"\x1f\x8b":
         return "gzip"
+    if head[:4] == FRAME_MAGIC:
+        return "zstd"
     if len(head) >= 2 and head[0] & 0x0F == 8 and head[0] >> 4 <= 7 and (head[0] << 8 | head[1]) % 31 == 0:
         # Some text gets this far. Inflating a little shows whether it is deflate data.
         try:
@@ -120,10 +128,10 @@ class _PointsOfStream(NamedTuple):
 class InputStream:
     """A source of bytes, read forward and decompressed on the way; made by `open_stream`.
 
-    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"`` or ``"zlib"``, known once
-    the first bytes were read), ``head`` (the first stored bytes), ``position`` (offset of the next byte in
-    the decompressed stream). Errors of the stream are `CompressionError`; memory is bounded, whatever the
-    compression ratio.
+    Attributes: ``path`` (text for messages), ``compression`` (``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``,
+    known once the first bytes were read), ``head`` (the first stored bytes), ``position`` (offset of the next
+    byte in the decompressed stream). Errors of the stream are `CompressionError`; memory is bounded, whatever
+    the compression ratio.
 
     ``point``: ``file`` is at this point of a compressed stream, and its content from there on is given.
     ``points``: collects the points of the stream.
@@ -280,6 +288,13 @@ class InputStream:
 
     def _next_stream(self) -> None:
         """Begin the stream that starts here, or check that only zeros follow."""
+        if self._compression == "zstd":
+            self._have(4)
+            if self._streams and not begins_frame(self._stored[self._at : self._at + 4]):
+                raise self._error("trailing_garbage", "")
+            self._streams += 1
+            self._begin(0)
+            return
         gzip = self._compression == "gzip"
         if self._streams:
             self._have(2)
@@ -297,7 +312,9 @@ class InputStream:
         """Begin to decompress the stream that starts here."""
         at = self._read - len(self._stored) + self._at
         self._begun = _Begun(at, self.position, bits, window, shift)
-        if self._points is not None:
+        if self._compression == "zstd":
+            self._inflater = ZstdInflater()
+        elif self._points is not None:
             self._inflater = self._finding_points(at, bits, self._points)
         else:
             self._inflater = FastInflater(bits, window) if self._fast else ZlibInflater(bits, window)
@@ -305,8 +322,7 @@ class InputStream:
         self._inflater.feed(shifted(self._next_piece(), shift))
 
     def _finding_points(self, at: int, bits: int, points: PointBuilder) -> Inflater:
-        if not points.distance(self.position, True):
-            points.add(8 * at, self.position, inside=False)
+        points.begin(8 * at, self.position)
         return BlockInflater(bits, _PointsOfStream(points, 8 * at, self.position))
 
     def _begin_again(self) -> None:

@@ -51,7 +51,7 @@ _MOST_HEADER = 16 << 20
 _MOST_PARTS = 1 << 18
 # Plain numbers and fixed-size byte strings: types that can be viewed in a map without creating objects.
 _COLUMN_DTYPE = re.compile(r"([<|][biuf][1248]|\|S[1-9][0-9]{0,8})\Z")
-_COMPRESSIONS = ("", "gzip", "zlib")
+_COMPRESSIONS = ("", "gzip", "zlib", "zstd")
 
 
 # ---- writing -----------------------------------------------------------------------------------------

@@ -362,7 +362,7 @@ def corrupt_error(
 
 def _hint(looks: str, compression: str) -> str:
     """What to do about a stream that does not begin with a record."""
-    if not looks.startswith(("gzip", "zlib")):
+    if not looks.startswith(("gzip", "zlib", "zstd")):
         where = f"the content of its {compression} stream" if compression else "it"
         return f"This is not a TFRecord file: {where} looks like {looks}."
     if compression:

@@ -28,7 +28,7 @@ class RecordIndex:
         lengths: sizes of the payloads in bytes, uint64 ``(n,)``, held as ``offsets`` are.
         path, index_path: the data file and the index file, or None.
         file_size: size of the data file as stored, in bytes.
-        compression: ``""``, ``"gzip"`` or ``"zlib"``.
+        compression: ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``.
         stream_size: size in bytes of the stream that the offsets refer to; ``file_size`` if not compressed.
         metadata: what the collector of the build returned (record type, schema); read-only.
         columns: arrays that the build kept, by name, with one entry per record; read-only. They are masked

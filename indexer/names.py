@@ -24,8 +24,11 @@ __all__ = [
 
 # A chain such as simplecache::s3://... has a scheme in its last link; a local name may hold "::" too.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(://|::.*://)", re.DOTALL)
-_COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zz": "zlib", ".zlib": "zlib"}
-_COMPRESSED = re.compile(r"\.(gz|gzip|zz|zlib|zst)$", re.IGNORECASE)
+_COMPRESSION = {
+    **{".gz": "gzip", ".gzip": "gzip", ".zz": "zlib", ".zlib": "zlib"},
+    **{".zst": "zstd", ".zstd": "zstd"},
+}
+_COMPRESSED = re.compile(r"\.(gz|gzip|zz|zlib|zst|zstd)$", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.(tfrecords?|tfrecs?|tfr|record)|[\-_](tfrecords?|tfrecs?))$", re.IGNORECASE)
 _SHARD = re.compile(
     r"^(?P<base>.*)-(?P<number>\d+)-of-(?P<total>\d+)(?P<tail>(?:\.[A-Za-z0-9]+)*)$", re.DOTALL
@@ -98,7 +101,8 @@ def is_data_name(name: str) -> bool:
 
     These are ``*.tfrecord``, ``*.tfrecords``, ``*.tfrec``, ``*.tfr``, ``*.record``, and whatever has
     ``-00000-of-00010`` before or after the suffix, unless it is the suffix of another format; each also with
-    ``.gz``, ``.gzip``, ``.zz``, ``.zlib`` or ``.zst``. ``*-tfrecord`` and ``*_tfrecord`` count too.
+    ``.gz``, ``.gzip``, ``.zz``, ``.zlib``, ``.zst`` or ``.zstd``. ``*-tfrecord`` and ``*_tfrecord`` count
+    too.
     """
     stem = _COMPRESSED.sub("", os.path.basename(name))
     if _SUFFIX.search(stem):
@@ -131,7 +135,8 @@ def sharded_name(name: str) -> ShardedName | None:
 
 
 def split_compression(path: str) -> tuple[str, str]:
-    """The name without its compression suffix, and the compression: ``"gzip"``, ``"zlib"`` or ``""``."""
+    """The name without its compression suffix, and the compression: ``"gzip"``, ``"zlib"``,
+    ``"zstd"`` or ``""``."""
     stem, suffix = os.path.splitext(path)
     kind = _COMPRESSION.get(suffix.lower(), "")
     return (stem, kind) if kind else (path, "")

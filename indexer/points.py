@@ -180,6 +180,13 @@ class PointBuilder:
         while self._most is not None and self._size > self._most and len(self._points) > 1:
             self._thin()
 
+    def begin(self, bit: int, out: int) -> None:
+        """A member begins here, which may be the first."""
+        if not self._points:
+            self.add(0, 0, inside=False)
+        if not self.distance(out, True):
+            self.add(bit, out, inside=False)
+
     def _thin(self) -> None:
         self._spacing *= 2
         kept = self._points[:1]

@@ -27,7 +27,7 @@ from .framing import (
     scan,
 )
 from .index import RecordIndex
-from .inflaters import finds_blocks
+from .inflaters import WINDOW_BITS, finds_blocks
 from .options import check_threads
 from .points import PointBuilder
 from .progress import Report
@@ -214,7 +214,9 @@ def _scan_file(
         fingerprint=fingerprint(data, offsets, lengths, compression),
         digest=digest,
         etag=data.etag,
-        points=points.finish(data.size, stream_size) if points is not None and compression else None,
+        points=points.finish(data.size, stream_size)
+        if points is not None and compression in WINDOW_BITS
+        else None,
         checked=True,
     )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .compression import WINDOW_BITS, detect, is_frame
-from .errors import printable
+from .compression import detect, is_frame, open_stream
+from .errors import CompressionError, printable
 from .files import is_url, path_name
 from .framing import HEADER_SIZE
 from .names import is_candidate, shard_name
@@ -132,10 +132,11 @@ def _looks_like_data(path: str) -> bool:
         if is_frame(head):
             return True
         kind = detect(head)
-        return kind is not None and is_frame(
-            zlib.decompressobj(WINDOW_BITS[kind]).decompress(head, HEADER_SIZE)
-        )
-    except (OSError, zlib.error):
+        if kind is None:
+            return False
+        with open_stream(io.BytesIO(head), kind) as stream:
+            return is_frame(stream.read_some(HEADER_SIZE))
+    except (OSError, CompressionError, ImportError):
         return False
 
 

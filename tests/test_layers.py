@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "indexer": """
         display options errors names progress sniffing _kernel atomic inflaters
+        zstd
+        compressors
         _engine commits stores
         framing datafile
         localfile points

@@ -152,7 +152,8 @@ def tfrecord_iterator(
         data_path: a path or URL, or a binary file object (a pipe, standard input), which is read forward.
         index_path: an index file. It is not needed; one that does not match the data is refused.
         shard: ``(i, n)``: the records i, i + n, i + 2n, ... Every record is in exactly one of the n shards.
-        compression_type: None detects it from the content; ``""``, ``"GZIP"``, ``"ZLIB"`` in any case.
+        compression_type: None detects it from the content; ``""``, ``"GZIP"``, ``"ZLIB"``,
+            ``"ZSTD"`` in any case.
         verify, on_error, max_skips: as for `TFRecordReader`.
 
     Raises:

@@ -114,7 +114,8 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
             also declares that the records are Examples or SequenceExamples.
         record_type: ``"auto"`` (detect from some of the records), ``"example"``, ``"sequence_example"`` or
             ``"bytes"``.
-        compression_type: None detects it from the content; ``""``, ``"GZIP"``, ``"ZLIB"`` as in TensorFlow.
+        compression_type: None detects it from the content; ``""``, ``"GZIP"``, ``"ZLIB"`` as in TensorFlow,
+            ``"ZSTD"`` (extra ``zstd``).
         verify: check both checksums of every record that is read, however it is read.
         on_error: ``"raise"``, ``"skip"``, or a callable that gets each error. This skips a record whose
             payload is damaged or is not a valid message, and the rest of a file after a damaged length, a
@@ -293,7 +294,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
         return self._what.store.policy.num_skipped
 
     def compression(self, number: int) -> str:
-        """Compression of file ``number``: ``""``, ``"gzip"`` or ``"zlib"``."""
+        """Compression of file ``number``: ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``."""
         return self._view.store.compression(as_position(number, self.num_files, "files"))
 
     @property

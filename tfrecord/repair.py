@@ -9,11 +9,11 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
+from indexer.compressors import Compressor
 from indexer.files import is_url, total_size
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan
 from indexer.names import split_compression
@@ -125,7 +125,8 @@ def salvage(
             be `source`.
         compression_type: as for readers. Everything in a compressed file that can be decompressed is used;
             after a damaged gzip member the search continues with the next one.
-        output_compression: `"NONE"`, `"GZIP"` or `"ZLIB"`; by default the suffix of `destination` decides.
+        output_compression: `"NONE"`, `"GZIP"`, `"ZLIB"` or `"ZSTD"`; by default the suffix of `destination`
+            decides.
         progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the total.
 
     Returns:
@@ -170,7 +171,7 @@ def _hint(head: bytes, compression: str) -> str:
     looks = sniff(head)
     if looks is None:
         return "no record was found"
-    if compression and looks.startswith(("gzip", "zlib")):
+    if compression and looks.startswith(("gzip", "zlib", "zstd")):
         return "no record was found; the file is compressed twice: decompress it once"
     return f"no record was found; the file looks like {looks}"
 
@@ -225,22 +226,22 @@ def _packed(raw: BinaryIO, compression: str) -> Iterator[Any]:
     if compression == "gzip":
         with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
             yield file
-    elif compression == "zlib":
-        packer = _Zlib(raw)
+    elif compression:
+        packer = _Packer(raw, compression)
         yield packer
         packer.finish()
     else:
         yield raw
 
 
-class _Zlib:
-    """Writes a zlib stream."""
+class _Packer:
+    """Writes a compressed stream."""
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw, self._packer = raw, zlib.compressobj()
+    def __init__(self, raw: BinaryIO, compression: str) -> None:
+        self._raw, self._packer = raw, Compressor(compression)
 
     def write(self, piece: Any) -> None:
         self._raw.write(self._packer.compress(piece))
 
     def finish(self) -> None:
-        self._raw.write(self._packer.flush())
+        self._raw.write(self._packer.finish())

@@ -141,7 +141,6 @@ def test_damage_leaves_the_earlier_index(
     [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "Git-LFS"),
         (b'{"a": [1, 2, 3], "b": "cdefgh"}', "JSON"),
-        (b"\x28\xb5\x2f\xfd" + b"\x01" * 40, "zstd"),
     ],
 )
 def test_what_is_no_record_file(content: bytes, words: str, tmp_path: Path) -> None:

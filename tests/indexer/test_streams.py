@@ -335,13 +335,15 @@ def test_a_huge_length_takes_little_memory() -> None:
         ("GZIP", "gzip"),
         ("Gzip", "gzip"),
         ("zlib", "zlib"),
+        ("ZSTD", "zstd"),
+        ("zst", "zstd"),
     ],
 )
 def test_names_of_compressions(name: str | None, meaning: str) -> None:
     assert normalize_compression(name) == meaning
 
 
-@pytest.mark.parametrize("name", ["SNAPPY", "zstd", "lz4", "gzip2", "7"])
+@pytest.mark.parametrize("name", ["SNAPPY", "lz4", "gzip2", "7"])
 def test_unknown_compressions(name: str) -> None:
     with pytest.raises(ValueError, match="'GZIP', 'ZLIB'") as caught:
         normalize_compression(name)

@@ -424,7 +424,6 @@ def test_damage_in_the_first_records_is_left_to_the_reading(tmp_path: Path) -> N
         (b'{"id": 1, "name": "x"}\n', "JSON"),
         (b"<!DOCTYPE html><html><body>404</body></html>", "HTML"),
         (b"id,name\n1,a\n2,b\n", "text"),
-        (b"\x28\xb5\x2f\xfd" + bytes(40), "zstd"),
         (bytes(4096), "zeros"),
         (b"PK\x03\x04" + bytes(60), "zip"),
     ],

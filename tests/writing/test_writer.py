@@ -61,7 +61,7 @@ def test_the_second_parameter_has_the_lineages_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("mode", "r"), ("mode", "wb"), ("compression_type", "zstd"), ("compression_type", "auto")],
+    [("mode", "r"), ("mode", "wb"), ("compression_type", "lz4"), ("compression_type", "auto")],
 )
 def test_unknown_options_touch_no_file(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(ValueError, match=value):

@@ -46,7 +46,7 @@ columns_option = click.option(
 compression_option = click.option(
     "--compression",
     default=None,
-    metavar="auto|none|gzip|zlib",
+    metavar="auto|none|gzip|zlib|zstd",
     callback=lambda ctx, param, value: check_compression(value),
     help="Compression of the input (default: detect from content).",
 )
@@ -92,7 +92,7 @@ def check_compression(value: str | None) -> str | None:
     try:
         normalize_compression(value)
     except ValueError as error:
-        near = near_matches(value, ("none", "auto", "gzip", "zlib"))
+        near = near_matches(value, ("none", "auto", "gzip", "zlib", "zstd"))
         raise click.BadParameter(str(error).rstrip(".") + near) from None
     return value
 

@@ -20,7 +20,7 @@ from tfrecord.schema import SchemaCollector
 
 output_compression_option = click.option(
     "--output-compression",
-    type=Choice(["none", "gzip", "zlib"]),
+    type=Choice(["none", "gzip", "zlib", "zstd"]),
     default=None,
     help="Compression of TFRecord output (default: gzip for a name that ends in .gz).",
 )

@@ -23,7 +23,7 @@ _LINES = 1000
 @compression_option
 @click.option(
     "--output-compression",
-    type=Choice(["none", "gzip", "zlib"]),
+    type=Choice(["none", "gzip", "zlib", "zstd"]),
     default=None,
     help="Compression of the output (default: gzip for a name that ends in .gz).",
 )

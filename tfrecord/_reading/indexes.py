@@ -87,7 +87,7 @@ def build_index(
     records are not valid, one warning says how many; later ``reader.schema.num_invalid`` has the number.
 
     Args:
-        paths: a data file (plain, gzip or zlib), a folder, a glob, or a list of them.
+        paths: a data file (plain, gzip, zlib or zstd), a folder, a glob, or a list of them.
         index_path: where to write the index of one file; None: beside it, as its full name plus ``.tfindex``.
         columns: values to keep in the index for each record, so that `TFRecordReader.where` can select
             records without reading them: names of features with at most one number or byte string per
@@ -344,7 +344,7 @@ def _built(
 
 
 def stored_compression(path: str) -> str:
-    """The compression detected from the content of a file: ``""``, ``"gzip"`` or ``"zlib"``."""
+    """The compression detected from the content of a file: ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``."""
     if not is_url(path) and not os.path.isfile(path):
         return ""  # a pipe or device: reading it here would consume bytes
     with open_data(path, mmap=False) as file:

@@ -185,7 +185,7 @@ class RecordStore:
         return numbers, positions - self.starts[numbers]
 
     def compression(self, number: int) -> str:
-        """``""``, ``"gzip"`` or ``"zlib"``."""
+        """``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``."""
         index = self._indexes[number]
         if index is not None:
             return index.compression

@@ -10,6 +10,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from indexer.inflaters import BadStreamError
+from indexer.zstd import FRAME_MAGIC, ZstdInflater, begins_frame
+
 _INPUT = 1 << 16
 # A stream is begun with little, because most of what only looks like the start of one shows it at once.
 _FIRST_INPUT = 32
@@ -243,6 +246,53 @@ def inflate(
         if at < 0:
             break
     return damages
+
+
+def inflate_zstd(data: memoryview, out: IO[bytes]) -> list[StreamDamage]:
+    """`inflate` for zstd. After damage it goes on where the next frame begins."""
+    damages: list[StreamDamage] = []
+    at = reached = behind = 0
+    while at < len(data):
+        behind = behind + 1 if at < reached else 0
+        begin = at
+        reason, detail, at = _inflate_frame(data, begin, out)
+        if reason is None:
+            continue
+        if len(damages) < _KEPT:
+            damages.append(StreamDamage(begin, reason, detail))
+        reached = max(reached, at)
+        following = begin + 1 if behind < _TRIES_BEHIND else reached
+        at = _next_frame(data, following)
+    return damages
+
+
+def _inflate_frame(data: memoryview, at: int, out: IO[bytes]) -> tuple[str | None, str, int]:
+    """What is wrong with the frame that begins at `at`, a detail, and where it ends or is damaged."""
+    if not begins_frame(bytes(data[at : at + 4])):
+        return ("trailing_garbage" if at else "bad_stream"), "no frame starts here", at
+    inflater = ZstdInflater()
+    try:
+        while not inflater.eof:
+            piece = inflater.read(_OUTPUT)
+            out.write(piece)
+            if not piece and not inflater.eof:
+                stored = bytes(data[at : at + _INPUT])
+                if not stored:
+                    return "truncated_stream", "", at
+                inflater.feed(stored)
+                at += len(stored)
+    except BadStreamError as error:
+        return "bad_stream", str(error), at
+    return None, "", at - len(inflater.unused)
+
+
+def _next_frame(data: memoryview, start: int) -> int:
+    """Where the next zstd frame begins, or the end."""
+    for at in range(start, len(data), _SEARCH):
+        found = bytes(data[at : at + _SEARCH + len(FRAME_MAGIC) - 1]).find(FRAME_MAGIC)
+        if found >= 0:
+            return at + found
+    return len(data)
 
 
 def any_set(data: memoryview, start: int, end: int) -> bool:

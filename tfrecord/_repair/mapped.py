@@ -17,7 +17,7 @@ from indexer.compression import HEAD_SIZE, detect, is_frame
 from indexer.files import is_url
 from indexer.outputs import STREAM
 from indexer.streams import open_stream
-from tfrecord._repair.inflate import GzipMembers, StreamDamage, inflate
+from tfrecord._repair.inflate import GzipMembers, StreamDamage, inflate, inflate_zstd
 from tfrecord._repair.resync import FrameFinder
 
 _COPY = 1 << 22
@@ -77,15 +77,15 @@ def decompressed(
 ) -> Iterator[tuple[memoryview, str, list[StreamDamage]]]:
     """The bytes without their compression, the name of the compression, and what is damaged of it.
 
-    `compression` is `"auto"`, `""`, `"gzip"` or `"zlib"`. What could be decompressed is in an unlinked
-    temporary file in `folder`.
+    `compression` is `"auto"`, `""`, `"gzip"`, `"zlib"` or `"zstd"`. What could be decompressed is in an
+    unlinked temporary file in `folder`.
     """
     kind = compression_of(data) if compression == "auto" else compression
     if not kind or not len(data):
         yield data, "", []
         return
     with spooled(folder) as spool:
-        damages = inflate(data, kind, spool)
+        damages = inflate_zstd(data, spool) if kind == "zstd" else inflate(data, kind, spool)
         if compression == "auto" and damages and not spool.tell() and any(FrameFinder(data).frames(0)):
             yield data, "", []  # a plain file whose first bytes only look like a compressed one
         else:
@@ -93,7 +93,7 @@ def decompressed(
 
 
 def compression_of(data: memoryview) -> str:
-    """`"gzip"`, `"zlib"` or `""` by content, also where the beginning of the stream is damaged."""
+    """`"gzip"`, `"zlib"`, `"zstd"` or `""` by content, also where the beginning of the stream is damaged."""
     head = bytes(data[:HEAD_SIZE])
     found = detect(head)
     if found is not None or is_frame(head):

@@ -19,6 +19,7 @@ from indexer.index import RecordIndex
 from indexer.names import index_names
 from indexer.options import warn_caller
 from indexer.paths import find_index, sidecar_path
+from indexer.points import PointBuilder
 from indexer.stores import open_store
 from tfrecord.schema import SchemaCollector
 
@@ -161,8 +162,9 @@ class WrittenIndex:
         if self._misfit is not None:
             raise self._misfit.at(self._path, self._misfit.record)  # type: ignore[attr-defined]
 
-    def commit(self, size: int, *, required: bool) -> None:
+    def commit(self, size: int, *, required: bool, points: PointBuilder | None) -> None:
         """Replace the indexes of the finished file, whose records have `size` bytes, atomically.
+        `points`: where it can be entered.
 
         If an interrupt came after a write but before it was noted here, the file itself is scanned.
 
@@ -178,7 +180,7 @@ class WrittenIndex:
         try:
             if self._misfit is not None:
                 raise self._misfit
-            self._write(size)
+            self._write(size, points)
         except _MISFIT as error:
             located = error.at(self._path, error.record)
             if required:
@@ -190,7 +192,7 @@ class WrittenIndex:
             if name != sidecar_path(self._path):
                 self._write_text(name)
 
-    def _write(self, size: int) -> None:
+    def _write(self, size: int, points: PointBuilder | None) -> None:
         metadata, columns = ({}, None) if self._collector is None else self._collector.finish()
         shown = metadata.get("schema", {}).get("num_records", len(self._writer))
         known = self._writer.stream_size == size and shown == len(self._writer)
@@ -204,6 +206,7 @@ class WrittenIndex:
             metadata=metadata,
             columns=columns,
             checksums=bytes(self._checksums),
+            points=points,
         )
 
     def _write_text(self, name: str) -> None:

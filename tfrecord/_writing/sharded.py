@@ -36,7 +36,8 @@ class ShardedTFRecordWriter:
     Args:
         base: path of the shards without the suffix; its folder is created.
         num_shards: how many shards, at least 1.
-        compression_type, index, columns, storage_options: as for `TFRecordWriter`, for every shard.
+        compression_type, compression_level, index, columns, storage_options: as for `TFRecordWriter`, for
+            every shard.
     """
 
     __module__ = "tfrecord.writer"
@@ -47,6 +48,7 @@ class ShardedTFRecordWriter:
         num_shards: int,
         *,
         compression_type: Compression | None = None,
+        compression_level: int | None = None,
         index: bool | None = None,
         columns: Iterable[str] | None = None,
         storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
@@ -73,6 +75,7 @@ class ShardedTFRecordWriter:
                     TFRecordWriter(
                         path,
                         compression_type=compression_type,
+                        compression_level=compression_level,
                         index=index,
                         columns=columns,
                         storage_options=storage_options,

@@ -14,14 +14,20 @@ import numpy as np
 from indexer import framing, streams
 from indexer.atomic import unlock
 from indexer.commits import settle
-from indexer.compression import WINDOW_BITS
+from indexer.compression import open_stream
+from indexer.compressors import Compressor, check_level
 from indexer.errors import TFRecordError
+from indexer.inflaters import WINDOW_BITS, finds_blocks
 from indexer.options import warn_caller
+from indexer.points import SPACING, PointBuilder
 from indexer.stores.upload import Upload
 from tfrecord._writing.targets import is_file, local_path, open_locked, open_url, take_lock
 
 _MODES = ("w", "x", "a")
 _READ_SIZE = 1 << 14
+# A gzip or zlib stream is flushed after so many bytes of content, so that it can be entered there: a little
+# earlier than a point is wanted.
+_FLUSH_EVERY = SPACING * 7 // 8
 
 
 class Output:
@@ -29,16 +35,24 @@ class Output:
 
     `path` is None for a file object without a name. `size` counts the bytes of the record stream (before
     compression). With `mode="a"` it starts at the size of the existing records, whose payload lengths are in
-    `lengths`. `broken`: the file ends inside a record, and no more are accepted.
+    `lengths`. `broken`: the file ends inside a record, and no more are accepted. `points`: where the
+    compressed file can be entered.
     """
 
-    def __init__(self, target: Any, mode: str, compression_type: str | None) -> None:
+    def __init__(
+        self, target: Any, mode: str, compression_type: str | None, compression_level: int | None = None
+    ) -> None:
         if mode not in _MODES:
             raise ValueError(f"mode is {mode!r}; it must be 'w' (replace), 'x' (new file) or 'a' (append)")
         compression = "" if compression_type is None else streams.normalize_compression(compression_type)
         if compression == "auto":
-            raise ValueError("compression_type 'auto' is for reading; for writing use None, 'GZIP' or 'ZLIB'")
+            raise ValueError(
+                "compression_type 'auto' is for reading; for writing use None, 'GZIP', 'ZLIB' or 'ZSTD'"
+            )
+        level = check_level(compression, compression_level)
+        compressor = Compressor(compression, level) if compression else None
         self.compression = compression
+        self.points = PointBuilder() if compression in WINDOW_BITS else None
         self.path: str | None = None
         self.is_local = False
         self.size = 0
@@ -53,8 +67,10 @@ class Output:
         # Offset of our first byte in the file; None if the file cannot be truncated.
         self._base = _position(self._file)
         self._sent = 0
-        bits = WINDOW_BITS.get(compression)
-        self._compressor = None if bits is None else zlib.compressobj(wbits=bits)
+        self._compressor = compressor
+        self._since_flush, self._compressed = 0, self.size
+        if self.points is not None:
+            self.points.begin(8 * (self._base or 0), self.size)
 
     def _open(self, target: Any, mode: str) -> None:
         if is_file(target):
@@ -118,12 +134,11 @@ class Output:
                     f"{path}: cannot append to a zlib file, because it is a single zlib stream; use GZIP"
                 )
         if found:
-            chunks = streams.iter_chunks(
-                path, compression_type=found, verify=framing.VERIFY_LENGTHS, payloads=False
-            )
-            self.lengths = np.concatenate([self.lengths, *(chunk.lengths for chunk in chunks)])
+            with open_stream(path, found, points=self.points if finds_blocks() else None) as stream:
+                chunks = streams.iter_chunks(stream, verify=framing.VERIFY_LENGTHS, payloads=False)
+                self.lengths = np.concatenate([self.lengths, *(chunk.lengths for chunk in chunks)])
             self.size = int(self.lengths.sum()) + framing.FRAME_OVERHEAD * len(self.lengths)
-            return _padding_start(path)
+            return _padding_start(path) if found == "gzip" else None
         return self._check_plain_tail(path)
 
     def _check_plain_tail(self, path: str) -> int | None:
@@ -167,7 +182,7 @@ class Output:
         try:
             if self._compressor is not None:
                 for part in parts:
-                    self._send(self._compressor.compress(part))
+                    self._compress(self._compressor, memoryview(part))
             else:
                 self._send_parts(parts)
         except OSError as error:
@@ -232,6 +247,21 @@ class Output:
             raise
         self._sent += size
 
+    def _compress(self, compressor: Compressor, part: memoryview) -> None:
+        if self.points is None:
+            self._send(compressor.compress(part))
+            return
+        while part:
+            if self._since_flush == _FLUSH_EVERY:
+                self._send(compressor.restart())
+                self._since_flush = 0
+                self.points.add(8 * ((self._base or 0) + self._sent), self._compressed, inside=True)
+            piece = part[: _FLUSH_EVERY - self._since_flush]
+            self._send(compressor.compress(piece))
+            self._since_flush += len(piece)
+            self._compressed += len(piece)
+            part = part[len(piece) :]
+
     def _send_parts(self, parts: Iterable[Any]) -> None:
         """Send them in one write if the system can do that, so that nobody sees half a record."""
         few = list(parts)
@@ -284,7 +314,7 @@ class Output:
     def flush(self) -> None:
         """Pass everything written so far to the system; a compressed file can be read up to here."""
         if self._compressor is not None and not self.broken:
-            self._complete(self._compressor.flush(zlib.Z_SYNC_FLUSH))
+            self._complete(self._compressor.flush())
         if not self._parked and hasattr(self._file, "flush"):
             self._file.flush()
 
@@ -307,7 +337,7 @@ class Output:
             return
         try:
             if self._compressor is not None and not self.broken:
-                self._complete(self._compressor.flush(zlib.Z_FINISH))
+                self._complete(self._compressor.finish())
             if not self._parked and not self._owned and hasattr(self._file, "flush"):
                 self._file.flush()
             if self._upload is not None:

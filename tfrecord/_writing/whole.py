@@ -27,6 +27,7 @@ def write(
     present: Mapping[str, Any] | None = None,
     mode: Mode = "w",
     compression_type: Compression | None = None,
+    compression_level: int | None = None,
     index: bool | None = None,
     columns: Iterable[str] | None = None,
 ) -> int:
@@ -36,7 +37,7 @@ def write(
         data_path: as for `TFRecordWriter`: a path, a URL, or a binary file.
         data, present: what `TFRecordWriter.write_batch` takes: a dict of columns, a `ColumnBatch` or
             `SequenceBatch`, a pandas or polars DataFrame, Arrow data, or a reader.
-        mode, compression_type, index, columns: the options of `TFRecordWriter`.
+        mode, compression_type, compression_level, index, columns: the options of `TFRecordWriter`.
 
     A local file appears whole or not at all: an existing file stays until the new one is complete. With
     ``mode="a"`` all records are appended, or none. Errors are those of `write_batch` and `TFRecordWriter`.
@@ -45,7 +46,12 @@ def write(
     path = local_path(data_path)
     if path is None or mode not in ("w", "x") or is_special(path):
         with TFRecordWriter(
-            data_path, mode=mode, compression_type=compression_type, index=index, columns=columns
+            data_path,
+            mode=mode,
+            compression_type=compression_type,
+            compression_level=compression_level,
+            index=index,
+            columns=columns,
         ) as writer:
             write_rows(rows, [writer], 0, lambda writer: None)
         return len(rows.lengths)
@@ -56,7 +62,9 @@ def write(
     if keeps:
         check_index_name(path)
     with Outputs() as outputs:
-        writer = TFRecordWriter(outputs.open(path), compression_type=compression_type)
+        writer = TFRecordWriter(
+            outputs.open(path), compression_type=compression_type, compression_level=compression_level
+        )
         if keeps:
             none = np.empty(0, np.uint64)
             made = writer._index = WrittenIndex(old, writer._output.compression, none, columns)
@@ -66,7 +74,7 @@ def write(
         if made is not None and index:
             made.check()
     if made is not None:
-        made.commit(writer.tell(), required=bool(index))
+        made.commit(writer.tell(), required=bool(index), points=writer._output.points)
     elif not index:
         old.remove()
     return len(rows.lengths)

@@ -52,7 +52,10 @@ class TFRecordWriter:
         data_path: a path, a URL, or an object with a binary `write` (written from its current position,
             flushed but not closed by `close`; short writes are completed).
         mode: ``"w"`` replaces, ``"x"`` requires a new file, ``"a"`` appends.
-        compression_type: None, ``"GZIP"`` or ``"ZLIB"``, upper or lower case.
+        compression_type: None, ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, upper or lower case. zstd needs the
+            extra ``zstd``; TensorFlow cannot read it.
+        compression_level: 0 to 9 for gzip and zlib, 1 to 22 for zstd; None is the usual one (6; zstd 3). If
+            the package isal is installed, it compresses at the levels 1 to 3, several times as fast as zlib.
         index: True makes the extended index as records are written; it replaces the old one on a clean
             `close`. None does so only if the file already has an index, so that no index of other data is
             left behind. False removes an existing index.
@@ -70,7 +73,11 @@ class TFRecordWriter:
     `close` leaves the file to its parent. A writer cannot be pickled or copied.
 
     Appending first scans the headers of the whole file. An incomplete last record is cut off, with a
-    `RuntimeWarning`; other damage, another compression and zlib are refused. Appending to gzip adds a member.
+    `RuntimeWarning`; other damage, another compression and zlib are refused. Appending to gzip adds a member,
+    to zstd a frame.
+
+    A gzip or zlib stream can be entered after each 896 KiB of records, because what follows does not refer to
+    what came before. This makes files less than 1 % larger, and their indexes small.
 
     Raises:
         ValueError: the mode or compression is unknown.
@@ -85,6 +92,7 @@ class TFRecordWriter:
         *,
         mode: Mode = "w",
         compression_type: Compression | None = None,
+        compression_level: int | None = None,
         index: bool | None = None,
         columns: Iterable[str] | None = None,
         storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
@@ -108,7 +116,7 @@ class TFRecordWriter:
         keeps = index or columns or (index is None and had_index)
         if keeps and path is not None:
             check_index_name(path)
-        self._output = Output(data_path, mode, compression_type)
+        self._output = Output(data_path, mode, compression_type, compression_level)
         self._pid = os.getpid()
         self._num_records = len(self._output.lengths)
         self._untouched = None if mode == "w" else self._output.size
@@ -268,7 +276,7 @@ class TFRecordWriter:
         """Write the indexes, or remove those that no longer match the data."""
         if index is not None and clean:
             required = bool(self._wants_index) or self._untouched is not None
-            index.commit(self._output.size, required=required)
+            index.commit(self._output.size, required=required, points=self._output.points)
         elif self._old is not None and not self._wants_index and self._output.size != self._untouched:
             self._old.remove()
 

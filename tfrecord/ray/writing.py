@@ -26,7 +26,7 @@ __all__ = ["write_tfrecords"]
 
 _MODES = ("error", "append", "overwrite")
 _RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
-_SUFFIXES = {"": "", "gzip": ".gz", "zlib": ".zz"}
+_SUFFIXES = {"": "", "gzip": ".gz", "zlib": ".zz", "zstd": ".zst"}
 _NAME = re.compile(r"part-([0-9]{6,})-[0-9]{6}\.tfrecord")
 
 
@@ -51,7 +51,7 @@ def write_tfrecords(
 
     Args:
         index: write the index of each file beside it.
-        compression_type: None, ``"GZIP"`` or ``"ZLIB"``.
+        compression_type: None, ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``.
         mode: what to do if the folder holds TFRecord files: ``"error"`` refuses, ``"append"`` adds files,
             ``"overwrite"`` replaces them (other files stay). One job at a time may write to a folder.
         record_type: ``"example"``; ``"sequence_example"`` for columns ``context/NAME`` and
@@ -76,7 +76,7 @@ def write_tfrecords(
         )
     compression = normalize_compression(compression_type or "NONE")
     if compression not in _SUFFIXES:
-        raise ValueError(f"compression_type is {compression_type!r}; it is None, 'GZIP' or 'ZLIB'")
+        raise ValueError(f"compression_type is {compression_type!r}; it is None, 'GZIP', 'ZLIB' or 'ZSTD'")
     target = os.path.abspath(os.fsdecode(folder))
     if is_url(os.fsdecode(folder)):
         raise ValueError(

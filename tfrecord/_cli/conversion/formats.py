@@ -6,12 +6,12 @@ import os
 import shutil
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 
+from indexer.compressors import Compressor
 from indexer.errors import DecodeError
 from indexer.framing import VERIFY_LENGTHS
 from indexer.names import is_data_name, split_compression
@@ -157,8 +157,7 @@ class FrameSink:
     def __init__(self, outputs: Outputs, path: str, compression: str | None) -> None:
         self._file = outputs.open(path)
         kind = compression or split_compression(path)[1]
-        bits = {"gzip": 31, "zlib": 15}.get(kind)
-        self._packer = None if bits is None else zlib.compressobj(6, zlib.DEFLATED, bits)
+        self._packer = Compressor(kind) if kind in ("gzip", "zlib", "zstd") else None
 
     def write_batch(self, batch: Batch) -> None:
         for piece in batch.frames():
@@ -166,7 +165,7 @@ class FrameSink:
 
     def close(self) -> None:
         if self._packer is not None:
-            self._file.write(self._packer.flush())
+            self._file.write(self._packer.finish())
 
 
 def shard_names(path: str, count: int) -> list[str]:
