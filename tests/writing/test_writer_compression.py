@@ -51,7 +51,7 @@ def test_levels(compression: str, level: int | None, tmp_path: Path, engine: Non
 
 def test_levels_differ(tmp_path: Path) -> None:
     sizes = [
-        len(write(tmp_path / "a", compression_type="GZIP", compression_level=level)) for level in (0, 1, 6, 9)
+        len(write(tmp_path / "a", compression_type="GZIP", compression_level=level)) for level in (0, 1, 6)
     ]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > len(DATA)
     default = len(write(tmp_path / "a", compression_type="GZIP"))

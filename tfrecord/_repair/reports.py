@@ -43,7 +43,8 @@ class FileReport:
 
     `records` counts the good ones. `size`: bytes of the file (of standard input: of its good records).
     `compression`: `""`, `"gzip"`, `"zlib"` or `"zstd"`. `record_type`: `"example"`, `"sequence_example"`,
-    `"bytes"`, or `""` where no record tells. `damages` holds at most 10,000 entries, `num_damages` counts all.
+    `"bytes"`, or `""` where no record tells. `damages` holds at most 10,000 entries, `num_damages` counts
+    all.
     """
 
     path: str
@@ -95,8 +96,8 @@ class SalvageReport:
     `records` and `bytes_written` (before compression) went to `output`. `damages` lists the damaged
     stretches, at most 10,000; `num_damages` counts all of them, `bytes_lost` their bytes. `stream_damages`
     lists damage of the compression, at most 10,000 places. `size`: bytes of the source, decompressed.
-    `compression` is `""`, `"gzip"`, `"zlib"` or `"zstd"`; `hint` says what the file looks like where it holds no
-    record at all.
+    `compression` is `""`, `"gzip"`, `"zlib"` or `"zstd"`; `hint` says what the file looks like where it
+    holds no record at all.
     """
 
     path: str
