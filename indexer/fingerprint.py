@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,9 @@ _WINDOW = 4 << 20
 # Data files (device, inode, size, time) whose digests this process has compared and found equal.
 _agreed: set[tuple[Any, ...]] = set()
 _MOST_AGREED = 1 << 16
+
+# What returns a view of ``length`` bytes at ``offset``.
+_Read = Callable[[int, int], memoryview]
 
 
 def is_settled(mtime_ns: int, now_ns: int) -> bool:
@@ -121,7 +125,7 @@ def fingerprint(
         return int.from_bytes(data.view(data.size - count, count), "little")
     return int.from_bytes(
         bytes(
-            _stored_checksum(data, int(offsets[position]), int(lengths[position])) & 255
+            _stored_checksum(data.view, int(offsets[position]), int(lengths[position])) & 255
             for position in _sampled(len(offsets))
         ),
         "little",
@@ -132,8 +136,12 @@ def _sampled(count: int) -> list[int]:
     return [place * (count - 1) // (_SAMPLES - 1) for place in range(_SAMPLES)]
 
 
-def _stored_checksum(data: DataFile, offset: int, length: int) -> int:
-    return crc32c(data.view(offset + HEADER_SIZE + length, FOOTER_SIZE))
+def _slice_of(whole: memoryview) -> _Read:
+    return lambda offset, length: whole[offset : offset + length]
+
+
+def _stored_checksum(read: _Read, offset: int, length: int) -> int:
+    return crc32c(read(offset + HEADER_SIZE + length, FOOTER_SIZE))
 
 
 def bind_index(index: RecordIndex, data_path: Any) -> RecordIndex:
@@ -226,20 +234,23 @@ def _misfit(index: RecordIndex, data: DataFile) -> str | None:
         found = fingerprint(data, index.offsets, index.lengths, index.compression)
         return other if index.fingerprint not in (None, found) else None
     asked = _ask_ahead(index, data) if data.remote else None
+    # Of a mapped file, or an index, the size is checked once, not for each of these few bytes.
+    read = _slice_of(data.buffer()) if data.mapped else data.view
+    offsets, lengths = index.offsets, index.lengths
     misplaced: set[int] = set()
     for place, position in enumerate(_sampled(len(index))):
-        offset, length = int(index.offsets[position]), int(index.lengths[position])
+        offset, length = int(offsets[position]), int(lengths[position])
         if offset + length + FRAME_OVERHEAD > data.size:
             return f"record {position} would end beyond the end of the data"
-        header = bytes(data.view(offset, HEADER_SIZE))
+        header = bytes(read(offset, HEADER_SIZE))
         if header != frame_header(length):
             if is_frame(header):
                 return f"record {position} has another length"
             misplaced.add(position)
         elif index.fingerprint is not None:
             indexed = index.fingerprint >> (8 * place) & 255
-            if indexed != _stored_checksum(data, offset, length) & 255:
-                frame = data.view(offset, length + FRAME_OVERHEAD)
+            if indexed != _stored_checksum(read, offset, length) & 255:
+                frame = read(offset, length + FRAME_OVERHEAD)
                 if check_frame(frame, 0, length, verify=VERIFY_ALL) is None:
                     return other
     del asked

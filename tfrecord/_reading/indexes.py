@@ -243,8 +243,11 @@ def load_indexes(
     if index is None or (isinstance(index, str) and index == "auto"):
 
         def beside(number: int) -> RecordIndex | None:
-            found = _beside(paths[number], options, partial(load, number))
-            return _cached(paths[number], options, files.local(number)) if found is None else found
+            path = paths[number]
+            found = _beside(path, options, partial(load, number))
+            if found is None and isinstance(path, Url):  # a file without an index is not opened yet
+                return _cached(path, options, files.local(number))
+            return found
 
         remote = [number for number in numbers if is_url(paths[number])]
         found = dict(zip(remote, side_by_side(beside, remote), strict=True))
@@ -299,11 +302,9 @@ def _loaded_behind(path: str, load: Callable[[str], RecordIndex]) -> RecordIndex
         return None
 
 
-def _cached(path: str, options: ReadOptions, data: DataFile | None) -> RecordIndex | None:
+def _cached(path: Url, options: ReadOptions, data: DataFile | None) -> RecordIndex | None:
     """The index of an object that an earlier reader stored in the cache folder."""
-    if not isinstance(path, Url) or data is None:
-        return None
-    found = cached_index(path, data)
+    found = None if data is None else cached_index(path, data)
     if found is None:
         return None
     return found if options.compression_type in ("auto", found.compression) else None
@@ -322,7 +323,8 @@ def _built(
             return load(target)
         if is_url(path):
             found = _loaded_behind(path, load)  # an index of no records is false as a condition
-            found = _cached(path, options, data) if found is None else found
+            if found is None and isinstance(path, Url):
+                found = _cached(path, options, data)
             if found is not None:
                 return found
     except StaleIndexError:
