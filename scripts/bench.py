@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure this library beside every TFRecord reader that is installed, in one interleaved run.
 
-    python scripts/bench.py index|decode|read|random|write|torch|images|tfds|ray|remote|all [--quick]
+    python scripts/bench.py index|decode|read|random|write|torch|images|memory|tfds|ray|remote|all [--quick]
         [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
 
 Every library runs in its own process, on the same files. After one warm-up pass that is not counted, the

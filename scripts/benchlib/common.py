@@ -8,6 +8,7 @@ import os
 import random
 import struct
 import tempfile
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -102,3 +103,33 @@ def memory() -> tuple[int, int]:
             if key in ("VmRSS", "VmHWM"):
                 values[key] = int(value.split()[0]) * 1024
     return values["VmRSS"], values["VmHWM"]
+
+
+class OwnMemory:
+    """The most memory of its own that the process has during the block: ``peak``, in bytes.
+
+    These are resident pages that belong to no file. They are counted every millisecond.
+    """
+
+    def __enter__(self) -> OwnMemory:
+        self._done = threading.Event()
+        self.peak = own_memory()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.001):
+            self.peak = max(self.peak, own_memory())
+
+    def __exit__(self, *exc: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self.peak = max(self.peak, own_memory())
+
+
+def own_memory() -> int:
+    """Resident bytes of this process that belong to no file."""
+    with open("/proc/self/statm") as file:
+        _, resident, shared, *_ = map(int, file.read().split())
+    return (resident - shared) * mmap.PAGESIZE

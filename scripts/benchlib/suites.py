@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from benchlib import (
     suites_files,
     suites_images,
+    suites_memory,
     suites_parse,
     suites_ray,
     suites_remote,
@@ -24,6 +25,7 @@ SUITES: dict[str, Callable[[Plan], Iterator[Case]]] = {
     "write": suites_files.write,
     "torch": suites_torch.torch,
     "images": suites_images.images,
+    "memory": suites_memory.memory,
     "tfds": suites_tfds.tfds,
     "ray": suites_ray.ray,
     "remote": suites_remote.remote,

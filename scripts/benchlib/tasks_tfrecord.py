@@ -22,7 +22,18 @@ import numpy as np
 
 import indexer
 import tfrecord
-from benchlib.common import Run, Spec, Task, batches_of, draws, drop_pages, memory, read_payloads, scratch
+from benchlib.common import (
+    OwnMemory,
+    Run,
+    Spec,
+    Task,
+    batches_of,
+    draws,
+    drop_pages,
+    memory,
+    read_payloads,
+    scratch,
+)
 from tfrecord._columns import pixels
 
 _DTYPE = {"bytes": "bytes", "float": "float32", "int": "int64"}
@@ -360,6 +371,26 @@ def image_transform(spec: Spec) -> Run:
     return lambda: sum(len(batch["image"]) for batch in loader)
 
 
+def peak(spec: Spec) -> Run:
+    """One pass, and the most memory that the process had of its own."""
+    folder, index_path = _own_index(spec["path"])
+
+    def once() -> int:
+        if spec["work"] == "index":
+            return len(indexer.build_index(spec["path"], os.path.join(folder.name, "again.tfindex")))
+        options: dict[str, Any] = {"index": index_path, "features": _features(spec)}
+        with tfrecord.TFRecordReader(spec["path"], **options) as reader:
+            return _rows(reader.batches(spec["batch"], shuffle=spec["work"] == "shuffled"))
+
+    def run() -> dict[str, Any]:
+        start = time.perf_counter()
+        with OwnMemory() as used:
+            records = once()
+        return {"records": records, "seconds": time.perf_counter() - start, "rss": used.peak}
+
+    return _holding(folder, run)
+
+
 def remote_random(spec: Spec) -> Run:
     """Payloads at random positions behind a URL; the index is a local file."""
     folder, index_path = _own_index(spec["path"])
@@ -421,6 +452,7 @@ TASKS: dict[str, Task] = {
     "torch_epoch": torch_epoch,
     "images": images,
     "image_transform": image_transform,
+    "peak": peak,
     "remote_random": remote_random,
     "tfds_examples": tfds_examples,
     "tfds_batches": tfds_batches,
