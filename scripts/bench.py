@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measure this library beside every TFRecord reader that is installed, in one interleaved run.
 
-    python scripts/bench.py index|decode|read|random|write|torch|images|memory|tfds|ray|remote|all [--quick]
-        [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python] [--json FILE] [--plot FILE]
+    python scripts/bench.py index|decode|read|random|write|torch|images|memory|tfds|ray|remote|growth|all
+        [--quick] [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python]
+        [--json FILE] [--plot FILE] [--most records=1000000]
 
 Every library runs in its own process, on the same files. After one warm-up pass that is not counted, the
 libraries take turns: in each round every library repeats the work until its turn is over, and the order
@@ -25,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchlib import report
+from benchlib import growth, report
 from benchlib.harness import PEERS, Libraries, judge, run_case
 from benchlib.plan import Plan
 from benchlib.suites import SUITES
@@ -49,7 +50,13 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
     parser = argparse.ArgumentParser(
         description=summary, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("suite", choices=[*SUITES, "all"])
+    parser.add_argument("suite", choices=[*SUITES, "growth", "all"])
+    parser.add_argument(
+        "--most",
+        default="",
+        metavar="WHAT=N,...",
+        help="largest sizes of growth (default records=10000000,features=3000,shards=10000,threads=4)",
+    )
     parser.add_argument("--shapes", default=",".join(MAIN_SHAPES), help="some of %(default)s; also ids")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases with this text in their title")
     parser.add_argument("--rounds", type=int, help="counted rounds (default 7; 3 with --quick)")
@@ -75,7 +82,7 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
         "--plot",
         type=Path,
         metavar="FILE",
-        help="also sweep the parsers and plot the results (needs matplotlib)",
+        help="also sweep the parsers and plot the results; of growth, plot it (needs matplotlib)",
     )
     parser.add_argument("--plain", action="store_true", help="plain tables even if rich is installed")
     args = parser.parse_args(argv)
@@ -88,11 +95,39 @@ def _arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str
     if set(wanted) - set(PEERS):
         parser.error(f"--peers takes names of {', '.join(PEERS)}, not {args.peers!r}")
     args.wanted = wanted
+    args.most = _most(parser, args)
     args.scale = args.scale or (0.1 if args.quick else 1.0)
     if args.at_least is None:
         args.at_least = 0.1 if args.quick else 0.3
     args.rounds = args.rounds or (3 if args.quick else 7)
     return args, pythons, shapes
+
+
+def _most(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, int]:
+    """The largest size of each panel of growth."""
+    sizes = {"records": 10**7, "features": 3000, "shards": 10_000, "threads": 4}
+    if args.quick:
+        sizes |= {"records": 10**5, "shards": 100}
+    for value in filter(None, args.most.split(",")):
+        name, _, size = value.partition("=")
+        if name not in sizes or not size.isdecimal() or not int(size):
+            parser.error(f"--most takes NAME=N with names of {', '.join(sizes)}, not {value!r}")
+        sizes[name] = int(size)
+    return sizes
+
+
+def _growth(args: argparse.Namespace) -> int:
+    """The suite of its own: this library alone, at many sizes."""
+    points = list(growth.measure(args.data, args.most, args.rounds, _tell))
+    _tell("")
+    print("\n".join(growth.lines(points)))
+    if args.json:
+        args.json.write_text(
+            json.dumps([point._asdict() for point in points], indent=1) + "\n", encoding="utf-8"
+        )
+    if args.plot:
+        growth.plot(points, args.plot)
+    return 0
 
 
 def _tell(text: str) -> None:
@@ -111,6 +146,8 @@ def _swept(plan: Plan, libraries: Libraries, rounds: int, at_least: float) -> li
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the requested suites; returns 0 whatever the ratios are, 1 if this library does not start."""
     args, pythons, shapes = _arguments(argv)
+    if args.suite == "growth":
+        return _growth(args)
     libraries = Libraries(pythons)
     result: dict[str, Any] = {"machine": report.machine(), "date": time.strftime("%Y-%m-%d"), "cases": []}
     result["options"] = {

@@ -22,7 +22,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 import bench  # noqa: E402
 import make_corpus  # noqa: E402
-from benchlib import report  # noqa: E402
+from benchlib import growth, report  # noqa: E402
 from benchlib.common import draws, read_payloads  # noqa: E402
 from benchlib.harness import (  # noqa: E402
     Case,
@@ -258,3 +258,33 @@ def test_wrong_options_are_usage_errors(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         bench.main(["index", *wrong])
     assert stopped.value.code == 2
+
+
+def test_growth_is_measured_and_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    sizes = "records=100,features=10,shards=10,threads=2"
+    out, picture = tmp_path / "out.json", tmp_path / "growth.png"
+    options = ["--most", sizes, "--rounds", "1", "--data", str(tmp_path / "data"), "--json", str(out)]
+    assert bench.main(["growth", *options, "--plot", str(picture)]) == 0
+    points = json.loads(out.read_text())
+    assert {point["panel"]: point["size"] for point in points} == {
+        "records": 100,
+        "features": 10,
+        "shards": 10,
+        "threads": 2,
+    }
+    assert all(point["seconds"] > 0 and point["units"] > 0 for point in points)
+    assert "growth: records, ns per unit" in capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit):
+        bench.main(["growth", "--most", "nothing=3"])
+
+
+def test_growth_marks_what_grows_faster_than_its_work() -> None:
+    even = [growth.Point("records", "pass", size, 1e-6 * size, size) for size in (1, 10, 100)]
+    square = [growth.Point("records", "sort", size, 1e-6 * size * size, size) for size in (1, 10, 100)]
+    assert growth.faster_than_work(even) == []
+    ((point, factor),) = growth.faster_than_work(even + square)
+    assert (point.step, point.size, round(factor)) == ("sort", 100, 100)
+    assert growth.lines(even)[-1] == "no step grows faster than its work"
+    assert "records 100: sort: 100.0 times" in growth.lines(square)[-1]
