@@ -394,6 +394,18 @@ def test_tensors_of_any_layout_pass() -> None:
     assert all(torch.equal(back[name], value) for name, value in batch.items()) and len(back) == len(batch)
 
 
+@pytest.mark.parametrize("size", [3, 300])
+def test_lists_of_tensors_pass_in_one_piece(size: int) -> None:
+    """Images of different sizes: by the pipe, or in a block of shared memory."""
+    images = [torch.arange(i * size * 3, dtype=torch.uint8).reshape(i, size, 3) for i in range(20)]
+    packed = packing._pack({"image": images, "label": torch.arange(20), "mixed": [torch.arange(2), None]})
+    back = packing._unpack(*packed)
+    assert type(back["image"]) is list and all(map(torch.equal, back["image"], images))
+    assert torch.equal(back["label"], torch.arange(20)) and back["mixed"][1] is None
+    back["image"][2].add_(1)
+    assert not torch.equal(back["image"][2], images[2])
+
+
 def _private(pid: int | None) -> int:
     """Anonymous and shared memory of a process in bytes, whoever else maps its pages.
 

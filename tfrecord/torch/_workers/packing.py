@@ -54,6 +54,12 @@ class _Strings(NamedTuple):
     lengths: list[int]
 
 
+class _Items(NamedTuple):
+    """The parts of a list of tensors."""
+
+    parts: list[Any]
+
+
 def _is_plain(value: Any) -> bool:
     return (
         type(value) is torch.Tensor
@@ -90,6 +96,8 @@ class _Packer:
             start = self._room(sum(lengths))
             self.strings.append((start, value))
             return _Strings(start, lengths)
+        if type(value) is list and value and all(map(_is_plain, value)):  # images of different sizes
+            return _Items([self.part(item) for item in value])
         if type(value) is dict:
             return {name: self.part(item) for name, item in value.items()}
         return [value]
@@ -171,6 +179,8 @@ def _put_together(part: Any, tensors: list[Any], memory: memoryview) -> Any:
             out.append(bytes(memory[at : at + length]))
             at += length
         return out
+    if isinstance(part, _Items):
+        return [_put_together(one, tensors, memory) for one in part.parts]
     if isinstance(part, tuple):
         return TensorRagged._trusted(*(_put_together(one, tensors, memory) for one in part))
     if isinstance(part, dict):
