@@ -236,6 +236,18 @@ class FeaturePlan:
         return FeaturePlan, (self.columns,)
 
     @cached_property
+    def row_shapes(self) -> tuple[tuple[int, ...] | None, ...] | None:
+        """For each column the shape of one record's values, if they are dense numbers as stored."""
+        if self.columns is None:
+            return None
+        return tuple(column.shape if column.stored else None for column in self.columns)
+
+    @cached_property
+    def unfinished(self) -> tuple[Column, ...]:
+        """The special columns that need more than a shape."""
+        return tuple(column for column in self.special if not column.stored)
+
+    @cached_property
     def required(self) -> tuple[tuple[int, Column], ...]:
         """Number and column of each ragged column that every record must have."""
         return tuple((i, column) for i, column in enumerate(self.columns or ()) if column.absent == REQUIRED)

@@ -16,7 +16,7 @@ from indexer.files import is_url, path_name
 from indexer.formats import load_index
 from indexer.options import suggests_options, warn_caller
 from indexer.streams import normalize_compression
-from tfrecord._columns.decoding import decode_record
+from tfrecord._columns.decoding import decode_record, decode_records
 from tfrecord._kernels.record_type import MESSAGES, SAMPLE, settle
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LocatedError, decoded_ahead, is_damage, warn_of_feature_lists
@@ -85,6 +85,9 @@ class _Source:
         def decode(payload: memoryview) -> Any:
             return decode_record(payload, plan, sequence_plan)
 
+        def decode_many(payloads: tuple[memoryview, ...]) -> list[Any]:
+            return decode_records(payloads, plan, sequence_plan)
+
         looked = False
         for run in self.runs():
             if not looked:
@@ -99,7 +102,7 @@ class _Source:
                     raise located from None
                 self.policy.handle(located)
 
-            yield from decoded_ahead(run.payloads(), 0, run.check, decode, failed)
+            yield from decoded_ahead(run.payloads(), 0, run.check, decode, decode_many, failed)
 
     def _look(self, payloads: Iterator[memoryview], wants_lists: bool) -> None:
         """Warn if the first records are not of the type that the loader is for."""

@@ -29,7 +29,7 @@ from tfrecord._kernels.codes import (
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import REQUIRED, Column, FeaturePlan, compile_features, no_feature, other_part
 
-__all__ = ["INVALID", "as_payloads", "bad_rows", "decode_batch", "decode_record"]
+__all__ = ["INVALID", "as_payloads", "bad_rows", "decode_batch", "decode_record", "decode_records"]
 
 _ANY = Column("", None)
 INVALID = "is not a valid Example or SequenceExample"
@@ -97,6 +97,25 @@ def decode_record(
     for column in sequence_plan.special:
         lists[column.key] = [_finish_step(column, *step) for step in enumerate(lists[column.key])]
     return context, lists
+
+
+def decode_records(
+    payloads: tuple[Any, ...], plan: FeaturePlan, sequence_plan: FeaturePlan | None = None
+) -> list[dict[str, Any]]:
+    """`decode_record` of the first payloads, which takes less time for many. It ends before the first one
+    that `decode_record` must be asked for: an invalid one, or one of a SequenceExample."""
+    if plan.hollow or sequence_plan is not None:
+        return []
+    records: list[dict[str, Any]] = _decoder(plan, None).records(payloads, plan.row_shapes)
+    if not plan.unfinished:
+        return records
+    for row, record in enumerate(records):
+        try:
+            for column in plan.unfinished:
+                record[column.key] = finish_value(column, record[column.key])
+        except (DecodeError, MissingFeatureError):
+            return records[:row]
+    return records
 
 
 def _finish_step(column: Column, number: int, step: Any) -> Any:

@@ -1,9 +1,11 @@
-/* Large memory blocks that are reused: for the arrays of batches, and for scratch space.
+/* Memory blocks that are reused: for the arrays of batches, and for scratch space.
  *
  * Consecutive batches need the same sizes. Memory returned to the system comes back page by page, each cleared first,
  * which can take longer than decoding a batch. So a few free blocks are kept, at most BLOCKS_MOST_BYTES in total. The
- * process's other memory is unaffected. Blocks of 2 MiB and more use huge pages if the system has them. Call with the
- * GIL held, or with the lock that replaces it.
+ * process's other memory is unaffected. Blocks of 2 MiB and more use huge pages if the system has them.
+ *
+ * Scratch space of some kilobytes comes from malloc and is kept, too: a malloc of 1 kB or more makes glibc merge all the
+ * small pieces that were freed before, among them those of NumPy's arrays, which are then cut again.
  */
 #ifndef TFRECORD_BLOCKS_H
 #define TFRECORD_BLOCKS_H
@@ -13,7 +15,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define BLOCKS_LEAST ((size_t)1 << 15) /* smaller ones are left to malloc */
+#define BLOCKS_LEAST ((size_t)1 << 15)
+#define SCRATCH_LEAST ((size_t)1 << 10) /* smaller ones are left to malloc */
+#define SCRATCH_CLASSES 6               /* powers of two */
+#define SCRATCH_MOST 8                  /* that are kept of each */
 #define BLOCKS_HUGE ((size_t)1 << 21)
 #define BLOCKS_MOST 256
 #define BLOCKS_MOST_BYTES ((size_t)128 << 20)
@@ -26,7 +31,7 @@
 /* The header before each block, in its own cache line. */
 typedef union {
     struct {
-        size_t capacity; /* total size, including what is before this header; 0: from malloc */
+        size_t capacity; /* total size, including what is before this header; of scratch space the size after it, or 0 */
         void *start;
     } of;
     uint8_t line[BLOCKS_LINE];
@@ -36,7 +41,9 @@ static struct {
     pthread_mutex_t lock;
     block_head *free[BLOCKS_MOST]; /* the most recently returned block is last */
     size_t count, bytes, turn;
-} blocks = {PTHREAD_MUTEX_INITIALIZER, {0}, 0, 0, 0};
+    block_head *scratch[SCRATCH_CLASSES][SCRATCH_MOST];
+    size_t scratch_count[SCRATCH_CLASSES];
+} blocks = {PTHREAD_MUTEX_INITIALIZER, {0}, 0, 0, 0, {{0}}, {0}};
 
 /* Sizes in steps of an eighth, so that batches of nearly the same size share blocks. */
 static size_t block_capacity(size_t size) {
@@ -65,18 +72,46 @@ static void *block_map(size_t capacity) {
     return whole + before;
 }
 
+static void *scratch_take(size_t size) {
+    block_head *head = NULL;
+    size_t class = 0, capacity = SCRATCH_LEAST;
+    if (size >= SCRATCH_LEAST) {
+        for (; capacity < size; capacity *= 2) class++;
+        pthread_mutex_lock(&blocks.lock);
+        if (blocks.scratch_count[class]) head = blocks.scratch[class][--blocks.scratch_count[class]];
+        pthread_mutex_unlock(&blocks.lock);
+        if (head) return head + 1;
+        size = capacity;
+    } else {
+        capacity = 0;
+    }
+    head = (block_head *)malloc(size + sizeof *head);
+    if (!head) return NULL;
+    head->of.capacity = capacity;
+    return head + 1;
+}
+
+static void scratch_give(block_head *head) {
+    size_t class = 0;
+    if (head->of.capacity) {
+        while (SCRATCH_LEAST << class < head->of.capacity) class++;
+        pthread_mutex_lock(&blocks.lock);
+        if (blocks.scratch_count[class] < SCRATCH_MOST) {
+            blocks.scratch[class][blocks.scratch_count[class]++] = head;
+            head = NULL;
+        }
+        pthread_mutex_unlock(&blocks.lock);
+    }
+    free(head);
+}
+
 /* Like malloc: at least this many bytes, or NULL. */
 static void *block_take(size_t size) {
     block_head *head = NULL;
     size_t capacity, turn;
     uint8_t *start;
     if (size > SIZE_MAX / 4) return NULL;
-    if (size < BLOCKS_LEAST) {
-        head = (block_head *)malloc(size + sizeof *head);
-        if (!head) return NULL;
-        head->of.capacity = 0;
-        return head + 1;
-    }
+    if (size <= BLOCKS_LEAST) return scratch_take(size);
     capacity = block_capacity(size + BLOCKS_LINE * BLOCKS_PLACES);
     pthread_mutex_lock(&blocks.lock);
     for (size_t i = blocks.count; i-- && !head;) {
@@ -104,8 +139,8 @@ static void block_give(void *memory) {
     size_t count = 0;
     if (!memory) return;
     head = (block_head *)memory - 1;
-    if (!head->of.capacity) {
-        free(head);
+    if (head->of.capacity <= BLOCKS_LEAST) {
+        scratch_give(head);
         return;
     }
     if (head->of.capacity > BLOCKS_MOST_BYTES / 2) {

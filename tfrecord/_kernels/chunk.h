@@ -110,7 +110,7 @@ static void chunk_run(decode_chunk *chunk, int steps) {
 static void chunk_free(decode_chunk *chunk) {
     for (int t = 0; t < 2; t++) {
         table_free(&chunk->tables[t]);
-        free(chunk->outputs[t]);
+        block_give(chunk->outputs[t]);
     }
 }
 

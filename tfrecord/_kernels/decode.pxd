@@ -18,7 +18,8 @@ cdef extern from "blocks.h" nogil:
 
 cdef extern from "survey.h" nogil:
     enum:
-        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_CHANGED, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_NO_MEMORY
+        WIRE_TRUNCATED, WIRE_TOO_MANY, WIRE_CHANGED, WIRE_KIND_MISMATCH, WIRE_KIND_CONFLICT, WIRE_MISSING, WIRE_WRONG_COUNT,
+        WIRE_NO_MEMORY
         KIND_UNKNOWN, KIND_BYTES, KIND_FLOAT, KIND_INT64
         SLOT_ABSENT, SLOT_NO_KIND, SLOT_VALUE, SLOT_ONE
         SCAN_MAX_GUESSES, SEEN_LISTS
@@ -59,6 +60,10 @@ cdef extern from "survey.h" nogil:
         int64_t *steps
         uint8_t *listed
         uint64_t seen
+        uint32_t turn
+
+    ctypedef struct scan_guess:
+        int32_t column
 
     ctypedef struct scan_table:
         scan_column *columns
@@ -69,7 +74,8 @@ cdef extern from "survey.h" nogil:
         int discover, is_lists, level, owns_buckets
         int64_t rows
         uint64_t most_cells
-        uint32_t max_guesses
+        scan_guess *guesses
+        uint32_t max_guesses, found, num_repeated
         feature_parts parts
 
     ctypedef struct column_fault:
@@ -110,6 +116,8 @@ cdef extern from "survey.h" nogil:
     int table_discover(scan_table *table, const uint8_t *key, size_t length, uint64_t row, int32_t *found)
     void table_free(scan_table *table)
     void prefetch_object(const void *object)
+    int repeat_read(scan_table *table, const scan_record *record, uint64_t row)
+    void repeat_learn(scan_table *table, uint64_t row)
     int record_read(scan_table *features, scan_table *lists, const scan_record *record, uint64_t row, int *seen)
     int64_t column_row(const scan_table *table, const scan_column *column, int64_t slot)
 

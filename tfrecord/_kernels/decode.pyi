@@ -78,6 +78,15 @@ class Decoder:
         Of the requests count key, kind, and whether there is a default: without one a missing feature is a
         failure, and so is a dense one without a kind."""
 
+    def records(
+        self, payloads: tuple[Any, ...], shapes: tuple[tuple[int, ...] | None, ...] | None = None
+    ) -> list[dict[str, Any]]:
+        """The first payloads as dicts, as `record` gives them, up to one that it must be asked for.
+
+        `shapes` has an entry for each column: None, or the shape of a dense column of numbers, which is
+        checked, and filled with defaults. SequenceExamples must all be asked for.
+        """
+
 def same_items(request: dict[Any, Any], items: tuple[Any, ...]) -> bool:
     """Whether the keys and values of a dict, in turn, are these objects themselves."""
 

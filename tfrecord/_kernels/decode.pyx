@@ -54,6 +54,8 @@ cdef enum:
 
 # Columns times records that a batch may have beyond one for each byte of it: what sparse keys may cost.
 cdef uint64_t _MOST_CELLS = 1 << 24
+# The same for records that are decoded together to dicts.
+cdef uint64_t _RECORD_CELLS = 1 << 18
 # Bytes that are worth a thread, and how many of them a record counts for beside its own.
 cdef uint64_t _CHUNK_WORK = 1 << 19
 cdef uint64_t _RECORD_WORK = 16
@@ -89,15 +91,21 @@ cdef object _array(int64_t rows, int itemsize, object dtype, tuple shape=()):
     """A new array of shape (rows, *shape)."""
     cdef Py_ssize_t sizes[_MOST_DIMS]
     cdef int dims = 1
-    cdef int64_t size = rows * itemsize
-    cdef _Memory memory
     sizes[0] = rows
     for length in shape:
         if dims == _MOST_DIMS:
             return _empty((rows, *shape), dtype)  # which raises NumPy's error
         sizes[dims] = length
-        size *= sizes[dims]
         dims += 1
+    return _new_array(dims, sizes, itemsize, dtype)
+
+
+cdef object _new_array(int dims, const Py_ssize_t *sizes, int itemsize, object dtype):
+    cdef int64_t size = itemsize
+    cdef int i
+    cdef _Memory memory
+    for i in range(dims):
+        size *= sizes[i]
     if size < _LARGE:
         return ndarray_new(_ndarray, dtype, dims, sizes, NULL, NULL)
     memory = _Memory(size)
@@ -200,8 +208,8 @@ cdef class Decoder:
     cdef int num_tables, level
     cdef list kept
     cdef tuple names, list_names
-    # The keys, without values, if batches come as a dict.
-    cdef dict plain
+    # The requested keys, without values; and the same if batches come as a dict.
+    cdef dict keys, plain
 
     def __init__(self, columns, lists=False, int simd=-1, bint plain=False):
         if self.kept is not None:
@@ -212,11 +220,12 @@ cdef class Decoder:
         self.names = self.request(&self.tables[0], columns)
         self.list_names = self.request(&self.tables[1], None if lists is False else lists)
         self.tables[1].is_lists = 1
+        self.keys = dict.fromkeys([name for name, _ in self.names])
         if plain:
             if lists is not False or not columns or not all(kind > KIND_BYTES and shape is not None
                                                             for _, kind, shape, _ in columns):
                 raise ValueError("only dense columns of numbers are plain")
-            self.plain = dict.fromkeys([name for name, _ in self.names])
+            self.plain = self.keys
 
     def __dealloc__(self):
         table_free(&self.tables[0])
@@ -230,9 +239,10 @@ cdef class Decoder:
         table.discover = columns is None
         if columns is None or not columns:
             return ()
-        table.columns = <scan_column *> calloc(len(columns), sizeof(scan_column))
+        table.columns = <scan_column *> block_take(len(columns) * sizeof(scan_column))
         if table.columns == NULL:
             raise MemoryError
+        memset(table.columns, 0, len(columns) * sizeof(scan_column))
         for i, (key, kind, shape, fallback) in enumerate(columns):
             encoded = key.encode()
             count = -1 if shape is None else math.prod(shape)
@@ -267,7 +277,7 @@ cdef class Decoder:
             tables[t].max_guesses = max_guesses
             if self.tables[t].num_columns:
                 size = self.tables[t].num_columns * sizeof(scan_column)
-                tables[t].columns = <scan_column *> malloc(size)
+                tables[t].columns = <scan_column *> block_take(size)
                 if tables[t].columns == NULL:
                     tables[t].num_columns = 0
                     raise MemoryError
@@ -392,12 +402,12 @@ cdef class Decoder:
                         if table_discover(table, text, len(key), table.rows, &found):
                             raise MemoryError
                         places[key] = found
-                sorted_columns = <scan_column *> malloc(table.capacity * sizeof(scan_column))
+                sorted_columns = <scan_column *> block_take(table.capacity * sizeof(scan_column))
                 if sorted_columns == NULL:
                     raise MemoryError
                 for i, key in enumerate(order):
                     sorted_columns[i] = table.columns[<Py_ssize_t> places[key]]
-                free(table.columns)
+                block_give(table.columns)
                 table.columns = sorted_columns
         return 1
 
@@ -416,114 +426,29 @@ cdef class Decoder:
                 raise MemoryError
             if status:
                 return (status, 0, None, 0, 0, -1), {}, {}
-            return self.dicts(tables)
+            return _record(self, tables)
         finally:
             table_free(&tables[0])
             table_free(&tables[1])
             PyBuffer_Release(&view)
 
-    cdef tuple dicts(self, scan_table *tables):
-        cdef dict context = {}, lists = {}
-        cdef scan_column *column
-        cdef feature_slot *slot
-        cdef Py_ssize_t i
-        cdef int kind, status
-        cdef int64_t step
-        for i in range(tables[0].num_columns):
-            column = &tables[0].columns[i]
-            slot = &column.slots[0]
-            key = _key_text(column) if tables[0].discover else self.names[i][0]
-            if column.fallback == NULL and slot.shape <= SLOT_NO_KIND and not tables[0].discover:
-                if slot.shape == SLOT_ABSENT:
-                    return (WIRE_MISSING, 0, key, 0, 0, -1), {}, {}
-                if column.count >= 0:
-                    return (WIRE_MISSING, 0, key, 2, 0, -1), {}, {}
-            kind = slot.kind if slot.shape > SLOT_NO_KIND else column.kind
-            if column.kind and kind != column.kind:
-                return (WIRE_KIND_MISMATCH, 0, key, column.kind, kind, -1), {}, {}
-            value = _value(slot, &tables[0].parts, 3, kind, self.level, &status)
-            if status:
-                return (status, 0, key, 0, 0, -1), {}, {}
-            context[key] = value
-        for i in range(tables[1].num_columns if self.num_tables == 2 else 0):
-            column = &tables[1].columns[i]
-            key = _key_text(column) if tables[1].discover else self.list_names[i][0]
-            if not column.listed[0] and column.fallback == NULL:
-                return (WIRE_MISSING, 0, key, 0, 0, -1), {}, {}
-            kind = column.kind
-            for step in range(column.num_slots):
-                slot = &column.slots[step]
-                if slot.shape <= SLOT_NO_KIND:
-                    if column.count >= 0 and column.fallback == NULL:
-                        return (WIRE_MISSING, 0, key, 2, 0, step), {}, {}
-                elif slot.kind != kind:
-                    if kind:
-                        status = WIRE_KIND_MISMATCH if column.kind else WIRE_KIND_CONFLICT
-                        return (status, 0, key, kind, slot.kind, step), {}, {}
-                    kind = slot.kind
-            steps = []
-            for step in range(column.num_slots):
-                steps.append(_value(&column.slots[step], &tables[1].parts, 4, kind, self.level, &status))
-                if status:
-                    return (status, 0, key, 0, 0, step), {}, {}
-            lists[key] = steps
-        return None, context, lists
-
-
-cdef object _value(const feature_slot *slot, const feature_parts *parts, int depth, int kind, int level, int *status):
-    """One record's values of a feature: bytes, an object array of bytes, an array of numbers; None without a kind."""
-    cdef feature_sink sink
-    cdef int64_t count, i
-    cdef int64_t *places
-    memset(&sink, 0, sizeof(sink))
-    sink.level = level
-    status[0] = 0
-    if kind == KIND_UNKNOWN:
-        return None
-    if slot.shape == SLOT_ONE:
-        return PyBytes_FromStringAndSize(<const char *> <uintptr_t> slot.at, slot.length)
-    if slot.shape == SLOT_VALUE:
-        array = _array(1, 8, _FLOAT if kind == KIND_FLOAT else _INT64)
-        if kind == KIND_FLOAT:
-            (<uint32_t *> _pointer(array))[0] = <uint32_t> slot.at
-        else:
-            (<int64_t *> _pointer(array))[0] = <int64_t> slot.at
-        return array
-    status[0] = slot_values(slot, parts, depth, &sink)
-    if status[0]:
-        return None
-    count = sink.limit = sink.count
-    sink.count = 0
-    if kind == KIND_BYTES:
-        places = <int64_t *> malloc((2 * count + 1) * sizeof(int64_t))
-        if places == NULL:
-            raise MemoryError
-        sink.offsets, sink.lengths, sink.base = places, places + count, NULL
+    def records(self, tuple payloads not None, tuple shapes=None):
+        cdef _Payloads held
+        cdef scan_table tables[1]
+        if self.num_tables == 2:
+            return []
+        if shapes is not None and len(shapes) != self.tables[0].num_columns:
+            raise ValueError("one shape for each column is needed")
+        held = _Payloads(payloads, None, None, None)
+        memset(tables, 0, sizeof(tables))
         try:
-            status[0] = slot_values(slot, parts, depth, &sink)
-            if sink.count != count and not status[0]:
-                status[0] = WIRE_CHANGED
-            if status[0]:
-                return None
-            found = [
-                PyBytes_FromStringAndSize(<const char *> <uintptr_t> places[i], places[count + i]) for i in range(count)
-            ]
+            self.copy_tables(tables, held.count, _RECORD_CELLS + held.num_bytes, SCAN_MAX_GUESSES)
+            return _records(self, &tables[0], held, shapes)
         finally:
-            free(places)
-        if count == 1:
-            return found[0]
-        array = _empty(count, _OBJECT)
-        array[:] = found
-        return array
-    array = _empty(count, _FLOAT if kind == KIND_FLOAT else _INT64)
-    if kind == KIND_FLOAT:
-        sink.floats = <uint32_t *> _pointer(array)
-    else:
-        sink.ints = <int64_t *> _pointer(array)
-    status[0] = slot_values(slot, parts, depth, &sink)
-    if sink.count != count and not status[0]:
-        status[0] = WIRE_CHANGED
-    return array
+            table_free(&tables[0])
+
+
+include "decode_records.pxi"
 
 
 include "decode_assembly.pxi"

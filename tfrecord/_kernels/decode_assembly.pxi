@@ -28,14 +28,17 @@ cdef class _Assembly:
         cdef decode_chunk *chunk
         cdef int t
         cdef Py_ssize_t i, c
+        cdef size_t size
         cdef uint8_t *flags
         self.rows = self.chunks.rows()
         for c in range(self.chunks.count):
             chunk = &self.chunks.items[c]
             for t in range(chunk.num_tables):
-                chunk.outputs[t] = <column_output *> calloc(chunk.tables[t].num_columns + 1, sizeof(column_output))
+                size = chunk.tables[t].num_columns * sizeof(column_output)
+                chunk.outputs[t] = <column_output *> block_take(size)
                 if chunk.outputs[t] == NULL:
                     raise MemoryError
+                memset(chunk.outputs[t], 0, size)
         for t in range(first.num_tables):
             names = self.decoder.list_names if t else self.decoder.names
             self.present[t] = _array(first.tables[t].num_columns, 1, _BOOL, (self.rows,))

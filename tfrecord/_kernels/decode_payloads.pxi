@@ -24,7 +24,7 @@ cdef class _Payloads:
             buffer_ids = _contiguous(buffer_ids, count, _INT32)
             ids = <const int32_t *> _address(buffer_ids)
         cdef scan_record *held = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
-        self.records = <scan_record *> malloc((count + 1) * sizeof(scan_record))
+        self.records = <scan_record *> block_take(count * sizeof(scan_record))
         if held == NULL or self.records == NULL:
             free(held)
             raise MemoryError
@@ -51,7 +51,7 @@ cdef class _Payloads:
         cdef Py_ssize_t num_buffers = len(buffers), i
         cdef scan_record *record
         cdef PyObject *item
-        self.records = <scan_record *> malloc((num_buffers + 1) * sizeof(scan_record))
+        self.records = <scan_record *> block_take(num_buffers * sizeof(scan_record))
         if self.records == NULL:
             raise MemoryError
         for i in range(num_buffers):
@@ -77,7 +77,7 @@ cdef class _Payloads:
             held.length = PyBytes_GET_SIZE(buffer)
             return 0
         if self.views == NULL:
-            self.views = <Py_buffer *> malloc(most * sizeof(Py_buffer))
+            self.views = <Py_buffer *> block_take(most * sizeof(Py_buffer))
             if self.views == NULL:
                 raise MemoryError
         view = &self.views[self.num_views]
@@ -91,8 +91,8 @@ cdef class _Payloads:
         cdef Py_ssize_t i
         for i in range(self.num_views):
             PyBuffer_Release(&self.views[i])
-        free(self.views)
-        free(self.records)
+        block_give(self.views)
+        block_give(self.records)
 
 
 cdef inline bint place_record(scan_record *record, const scan_record *held, Py_ssize_t num_buffers, int64_t start,

@@ -328,6 +328,9 @@ class Decoder:
             return (error.args[0], 0, *error.args[1:], error.step), {}, {}
         return None, result, result_lists
 
+    def records(self, payloads: tuple[Any, ...], shapes: Any = None) -> list[dict[str, Any]]:
+        return []
+
 
 def _flags(columns: list[list[bool]], count: int) -> Any:
     return np.array(columns, bool).reshape(len(columns), count)

@@ -32,6 +32,7 @@ typedef struct {
     int64_t *steps;      /* feature lists: slots before each record, rows + 1 of them */
     uint8_t *listed;     /* feature lists: whether each record has it */
     uint64_t seen;       /* 1 + the last record that has it */
+    uint32_t turn;       /* columns found before it in that record */
     uint64_t repeats;    /* 1 + the last record that others were compared with */
 } scan_column;
 
@@ -157,8 +158,10 @@ static int table_add(scan_table *table, uint8_t *key, size_t length, uint64_t ro
     if (((uint64_t)table->num_columns + 1) * (uint64_t)table->rows > table->most_cells) return WIRE_TOO_MANY;
     if (table->num_columns == table->capacity) {
         uint32_t capacity = table->capacity ? 2 * table->capacity : 64;
-        scan_column *columns = (scan_column *)realloc(table->columns, capacity * sizeof *columns);
+        scan_column *columns = (scan_column *)block_take(capacity * sizeof *columns);
         if (!columns) return WIRE_NO_MEMORY;
+        if (table->num_columns) memcpy(columns, table->columns, table->num_columns * sizeof *columns);
+        block_give(table->columns);
         table->columns = columns;
         table->capacity = capacity;
         if (table_rehash(table, 4 * capacity)) return WIRE_NO_MEMORY;
@@ -244,7 +247,7 @@ static int table_prepare(scan_table *table) {
     size_t rows = (size_t)table->rows, count = table->num_columns;
     size_t stride = rows + 5; /* not a power of two, so that the columns of a row do not share a cache set */
     scan_column *columns = table->columns;
-    table->guesses = (scan_guess *)malloc(table->max_guesses * sizeof *table->guesses + 1);
+    table->guesses = (scan_guess *)block_take(table->max_guesses * sizeof *table->guesses);
     if (!table->guesses) return WIRE_NO_MEMORY;
     if (!count) return WIRE_OK;
     if (table->is_lists) {
@@ -258,7 +261,7 @@ static int table_prepare(scan_table *table) {
         return WIRE_OK;
     }
     columns[0].slots = (feature_slot *)block_take(count * stride * sizeof *columns->slots);
-    table->unlike = (int64_t *)malloc(rows * sizeof *table->unlike + 1);
+    table->unlike = (int64_t *)block_take(rows * sizeof *table->unlike);
     if (!columns[0].slots || !table->unlike) return WIRE_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
         columns[i].slots = columns[0].slots + i * stride;
@@ -289,9 +292,9 @@ static void table_free(scan_table *table) {
         if (!i) free(column->steps);
         if (!i) free(column->listed);
     }
-    free(table->columns);
-    free(table->guesses);
-    free(table->unlike);
+    block_give(table->columns);
+    block_give(table->guesses);
+    block_give(table->unlike);
     free(table->parts.items);
     if (table->owns_buckets) free(table->buckets);
     memset(table, 0, sizeof *table);

@@ -51,7 +51,7 @@ static int entry_put(scan_table *table, int32_t index, uint64_t row, size_t coun
         for (int64_t i = first; i < last && !status; i++) status = slot_check(&column->slots[i]);
         if (status) return status;
     } else {
-        table->found++;
+        column->turn = table->found++;
         column->seen = row + 1;
     }
     if (!table->is_lists) return feature_read(&table->parts, count, 3, &column->slots[row]);
@@ -181,7 +181,7 @@ WIRE_INLINE size_t entry_expected(scan_table *table, wire_cursor *cursor, uint64
         if (column->seen == row + 1) return 0;
         if (!entry_quick(guess, at, whole, left, table->level, &column->slots[row])) return 0;
         column->seen = row + 1;
-        table->found++;
+        column->turn = table->found++;
     }
     table->place++;
     return whole;
@@ -240,7 +240,7 @@ WIRE_INLINE int entry_read(scan_table *table, wire_slice entry, uint64_t row) {
     column = &table->columns[index];
     if (WIRE_LIKELY(!table->is_lists && column->seen != row + 1)) {
         column->seen = row + 1;
-        table->found++;
+        column->turn = table->found++;
         if (WIRE_LIKELY(feature_plain(value, &column->slots[row]))) return WIRE_OK;
         status = parts_add(&table->parts, value);
         return status ? status : feature_read(&table->parts, 1, 3, &column->slots[row]);

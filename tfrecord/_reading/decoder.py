@@ -11,7 +11,7 @@ import numpy as np
 from indexer.errors import DecodeError, FeatureKindError, ImageError, MissingFeatureError, TFRecordError
 from indexer.options import warn_caller
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
-from tfrecord._columns.decoding import bad_rows, decode_batch, decode_record
+from tfrecord._columns.decoding import bad_rows, decode_batch, decode_record, decode_records
 from tfrecord._kernels.record_type import MESSAGES, SAMPLE, check_record_type, has_lists, is_valid
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.missing import Seen
@@ -34,7 +34,7 @@ Locate = Callable[[int], tuple[str, int]]
 
 LOCATED_ERRORS = (DecodeError, MissingFeatureError, FeatureKindError)
 # How many records are decoded ahead of a loop over records.
-_AHEAD = 16
+_AHEAD = 32
 _AHEAD_BYTES = 1 << 16
 
 
@@ -58,38 +58,48 @@ def decoded_ahead(
     first: int,
     check: Callable[[int], object],
     decode: Callable[[memoryview], Any],
+    decode_many: Callable[[tuple[memoryview, ...]], list[Any]],
     failed: Callable[[int, memoryview, LocatedError], object],
 ) -> Iterator[list[Any]]:
-    """``decode`` of each payload, a few ahead of the consumer, so that one ``check`` of the file covers
-    several.
+    """``decode`` of each payload, some ahead of the consumer: one ``check`` of the file covers several.
 
-    ``check`` gets the position of the next record (counted from ``first``). ``failed`` gets the position, the
-    payload and the error, after the records before it were returned; it raises, or returns to skip the
-    record.
+    ``decode_many`` decodes the first of several payloads, up to one that it leaves to ``decode``. ``check``
+    gets the position of the next record (counted from ``first``). ``failed`` gets the position, the payload
+    and the error, after the records before it were returned; it raises, or returns to skip the record.
     """
-    payloads = iter(views)
     row = first
-    while True:
-        few = list(islice(payloads, _AHEAD))
-        if not few:
-            return
+    for few in _portions(views):
         check(row)
         done: list[Any] = []
-        size = 0
-        for payload in few:
-            if size > _AHEAD_BYTES:  # large payloads are not held but decoded one by one
-                yield done
-                done, size = [], 0
-                check(row)
+        while few:
+            found = decode_many(few)
+            done += found
+            row += len(found)
+            few = few[len(found) :]
+            if not few:
+                break
             try:
-                done.append(decode(payload))
+                done.append(decode(few[0]))
             except LOCATED_ERRORS as error:
                 yield done
                 done = []
-                failed(row, payload, error)
-            size += len(payload)
+                failed(row, few[0], error)
             row += 1
+            few = few[1:]
         yield done
+
+
+def _portions(views: Iterable[memoryview]) -> Iterator[tuple[memoryview, ...]]:
+    """Several payloads at a time, of which only the last may exceed a limit of bytes: decoded records of
+    large payloads are not held."""
+    payloads = iter(views)
+    while some := list(islice(payloads, _AHEAD)):
+        start = size = 0
+        for end, payload in enumerate(some, 1):
+            size += len(payload)
+            if size > _AHEAD_BYTES or end == len(some):
+                yield tuple(some[start:end])
+                start, size = end, 0
 
 
 class RecordDecoder:
@@ -174,6 +184,12 @@ class RecordDecoder:
             self.seen.record(payload, lists is not None)
         return record
 
+    def many(self, payloads: tuple[memoryview, ...]) -> list[Any]:
+        """`one` of the first payloads, up to one that `one` must be asked for."""
+        if self.seen.is_open or self.record_type != "example":
+            return []
+        return decode_records(payloads, self.plan)
+
     def dicts(self, payloads: BytesColumn) -> list[Any] | None:
         """All records as `one` returns them if decoding them together is faster, else None."""
         return None
@@ -193,7 +209,7 @@ class RecordDecoder:
                 yield [view.tobytes() for view in views]
             else:
                 self.look(rows.paths[0], views)
-                yield from decoded_ahead(views, first, rows.check, self.one, failed)
+                yield from decoded_ahead(views, first, rows.check, self.one, self.many, failed)
 
     def batches(
         self, rows: RowBatch, columns: tuple[str, ...] | None, drop_last: bool, num_threads: int

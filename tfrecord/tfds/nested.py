@@ -143,6 +143,9 @@ class NestedDecoder(RecordDecoder):
     def one(self, payload: memoryview) -> Any:
         return self.dicts(single(payload))[0]
 
+    def many(self, payloads: tuple[memoryview, ...]) -> list[Any]:
+        return []  # `records` and `dicts` have their own groups
+
     def dicts(self, payloads: Any) -> list[Any]:
         """One nested dict per payload."""
         found = self.values(payloads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +11,8 @@ from torch.utils.data import Dataset
 from indexer.compression import Compression
 from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import as_position, is_integer
-from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged
 from tfrecord._reading.call_text import call_text
 from tfrecord._reading.decoder import LOCATED_ERRORS
-from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._options import (
     ReaderOptions,
@@ -24,7 +22,6 @@ from tfrecord.torch._options import (
     open_source,
 )
 from tfrecord.torch._producer import Finish
-from tfrecord.torch._source import Source
 from tfrecord.torch._workers.errors import for_loader
 
 if TYPE_CHECKING:
@@ -110,49 +107,12 @@ class TFRecordMapDataset(Dataset[Any]):
         source = self.source
         source.prepare()
         rows = source.fetch(positions)
-        count = len(rows)
-        if count > 1 and (made := _together(source, rows)) is not None:
-            return [self.finish.record(record, False, *rows.locate(i)) for i, record in enumerate(made)]
-        out = []
-        for row in range(count):
-            path, record = rows.locate(row)
-            item = source.decode_one(rows.payloads.view(row), path, record)
-            out.append(self.finish.record(item, False, path, record))
-        return out
-
-
-def _together(source: Source, rows: RowBatch) -> list[Any] | None:
-    """The records of several rows from columns; None if they must be decoded one by one."""
-    try:
-        if (made := source.view.decoder.dicts(rows.payloads)) is not None:
-            return made
-    except LOCATED_ERRORS:
-        return None
-    plan = source.plan.columns
-    if not plan or any(column.kind is None for column in plan):
-        return None
-    batch = source.decode_batch(rows.payloads, rows.locate)
-    return records_of(batch) if isinstance(batch, ColumnBatch) else None
-
-
-def records_of(batch: ColumnBatch) -> list[dict[str, Any]] | None:
-    """The rows of a batch as dicts, equal to records decoded one by one; arrays are views of the columns.
-
-    None if a record lacks a feature: the result then depends on the record.
-    """
-    columns: dict[str, Any] = {}
-    for name, column in batch.items():
-        if isinstance(column, Ragged):
-            if not batch.present[name].all():
-                return None
-            splits = column.row_splits.tolist()
-            values = column.values.to_numpy() if isinstance(column.values, BytesColumn) else column.values
-            rows: Any = [values[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
-            if isinstance(column.values, BytesColumn):  # one byte string is bytes, several are an array
-                rows = [row[0] if len(row) == 1 else row for row in rows]
-        elif isinstance(column, BytesColumn):
-            rows = column.to_numpy()
-        else:
-            rows = [column[i, ...] for i in range(len(column))]
-        columns[name] = list(rows)
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        made: Iterable[Any] | None = None
+        if len(rows) > 1:
+            try:
+                made = source.view.decoder.dicts(rows.payloads)
+            except LOCATED_ERRORS:  # the record that is at fault is found below
+                pass
+        if made is None:
+            made = source.decode_rows(rows)
+        return [self.finish.record(record, False, *rows.locate(row)) for row, record in enumerate(made)]

@@ -143,10 +143,8 @@ def _records(
         else:
             done = at
             for rows in source.fetch_good(positions[at:end]):
-                for row in range(len(rows)):
-                    path, record = rows.locate(row)
-                    item = source.decode_one(rows.payloads.view(row), path, record)
-                    yield finish.record(item, bool(padding[done]), path, record)
+                for row, item in enumerate(source.decode_rows(rows)):
+                    yield finish.record(item, bool(padding[done]), *rows.locate(row))
                     done += 1
         at, size = end, min(size * 2, _CHUNK)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +16,7 @@ from indexer.errors import TFRecordError
 from indexer.stores import Url
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.decoder import LOCATED_ERRORS, is_damage
+from tfrecord._reading.decoder import LOCATED_ERRORS, LocatedError, decoded_ahead, is_damage
 from tfrecord._reading.index_columns import MergedIndex
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import RecordStore
@@ -188,6 +189,22 @@ class Source:
                 raise placed from None
             self.view.store.policy.handle(placed)
             return DROPPED
+
+    def decode_rows(self, rows: RowBatch) -> Iterator[Any]:
+        """`decode_one` of each row in turn, some ahead; only for sources that do not skip damage."""
+        decoder = self.view.decoder
+        views = [rows.payloads.view(row) for row in range(len(rows))]
+        if decoder.record_type == "bytes":
+            yield from (view.tobytes() for view in views)
+            return
+
+        def failed(row: int, payload: memoryview, error: LocatedError) -> None:
+            raise decoder.located(error, *rows.locate(row)) from None
+
+        if views:
+            decoder.look(rows.locate(0)[0], views)
+        decoded = decoded_ahead(views, 0, rows.check, decoder.one, decoder.many, failed)
+        yield from chain.from_iterable(decoded)
 
     def decode_batch(self, payloads: BytesColumn, locate: Callable[[int], tuple[str, int]]) -> Any:
         """The columns of a batch; `locate` gives the path and number of the record in a row."""
