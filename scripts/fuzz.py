@@ -302,7 +302,7 @@ def main() -> int:
         "--work", type=Path, default=ROOT / "build" / "fuzz", help="folder of builds and corpora"
     )
     parser.add_argument("options", nargs="*", help="options of libFuzzer, behind --")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     target, work = arguments.target, arguments.work.resolve()
     if target not in (NATIVE if arguments.native else TARGETS):
         parser.error(

@@ -54,7 +54,7 @@ def folder(run: Run, make_file: MakeFile, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [name for name in _COMMANDS if name != "view"])
+@pytest.mark.parametrize("name", [name for name in _COMMANDS if name not in ("view", "serve")])
 def test_examples_work(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(folder)
