@@ -159,11 +159,12 @@ def _pass(
         chunk_size=window,
         num_threads=num_threads,
         payloads=collector is not None,
+        spill=True,
     ):
         offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
         places.add(offsets, chunk.lengths)
         if digest is not None:
-            digest.add(footers(chunk.buffer, chunk.offsets, chunk.lengths))
+            digest.add(chunk.footer or footers(chunk.buffer, chunk.offsets, chunk.lengths))
         if collector is not None:
             collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
         end = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])

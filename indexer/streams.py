@@ -6,8 +6,11 @@ errors, and memory is bounded for all of them.
 
 from __future__ import annotations
 
+import mmap as mmap_module
 import os
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +32,9 @@ from .framing import (
     VERIFY_LENGTHS,
     UInt64Array,
     corrupt_error,
+    crc32c,
     frame_header,
+    mask_crc32c,
     scan,
 )
 from .options import check_threads
@@ -46,6 +51,7 @@ __all__ = [
 ]
 
 _CHUNK_SIZE = 1 << 20
+_SPILLED = 64 << 20
 
 
 class Chunk(NamedTuple):
@@ -54,7 +60,7 @@ class Chunk(NamedTuple):
     ``buffer``: what holds them: the whole map of a mapped file, else fresh bytes that nothing else writes to.
     ``offsets``: where the frames start in ``buffer``, uint64. ``lengths``: sizes of the payloads in bytes,
     uint64. ``base_offset``: where ``buffer`` starts in the (decompressed) stream. ``first_record``: number of
-    the first record.
+    the first record. ``footer``: the stored checksum of a record whose bytes were not kept, else None.
     """
 
     buffer: memoryview
@@ -62,6 +68,7 @@ class Chunk(NamedTuple):
     lengths: UInt64Array
     base_offset: int
     first_record: int
+    footer: bytes | None = None
 
 
 OnDamage = Callable[[TFRecordError], object]
@@ -80,6 +87,7 @@ def iter_chunks(
     mmap: bool = True,
     max_record_bytes: int | None = None,
     payloads: bool = True,
+    spill: bool = False,
 ) -> Iterator[Chunk]:
     """The frames of a path, URL, file object, `DataFile` or `InputStream`, in stored order, chunk by chunk.
 
@@ -90,9 +98,10 @@ def iter_chunks(
 
     A chunk has about ``chunk_size`` bytes and at most ``max_records`` records. A longer record has a chunk of
     its own, which grows only as its bytes arrive, up to ``max_record_bytes`` (None: `most_record_bytes`;
-    mapped data needs no limit). With ``payloads=False`` only positions are wanted: the chunk of such a record
-    has an empty buffer, and its bytes are not kept. ``start``: (offset, record) of the frame to begin with;
-    `ValueError` if the data ends before it.
+    mapped data needs no limit). With ``payloads=False`` the chunk of such a record has an empty buffer: its
+    bytes are checked as they pass, and not kept. ``spill``: a record of more than 64 MiB is kept in a
+    temporary file instead of in memory; the buffer of its chunk is a map of it. ``start``: (offset, record)
+    of the frame to begin with; `ValueError` if the data ends before it.
     """
     name, num_threads = normalize_compression(compression_type), check_threads(num_threads)
     if (max_records is not None and max_records < 1) or min(start) < 0:
@@ -106,7 +115,7 @@ def iter_chunks(
         source = open_stream(source, name)
     try:
         walk = _Walk(source, verify, chunk_size, max_records, on_damage, num_threads)
-        walk.payloads = payloads or verify >= VERIFY_ALL
+        walk.payloads, walk.spill = payloads, spill
         walk.max_record_bytes = most_record_bytes() if max_record_bytes is None else max_record_bytes
         if isinstance(source, DataFile):
             if start[0] > source.size:
@@ -178,6 +187,7 @@ class _Walk:
         self.num_threads = num_threads
         self.record = 0
         self.payloads = True
+        self.spill = False
         self.max_record_bytes = 0
         self.read_again = -1  # the offset of the last frame that was
 
@@ -235,12 +245,15 @@ class _Walk:
         final = False
         while not final:
             length = self._claimed(rest)
-            if length is not None and not self.payloads and length > self.chunk_size:
-                failure = self._pass_over(stream, FRAME_OVERHEAD + length - len(rest), base)
-                if failure is not None:
+            if length is not None and length > (self.chunk_size if not self.payloads else self._most_held()):
+                chunk, failure = self._long_record(stream, rest, length, base)
+                if failure is not None and failure.reason != "bad_payload_crc":
                     break
-                empty = memoryview(b"")
-                yield Chunk(empty, np.array([0], np.uint64), np.array([length], np.uint64), base, self.record)
+                if failure is not None:
+                    self.damaged(failure)
+                    failure = None
+                else:
+                    yield chunk
                 self.record += 1
                 base, rest = base + FRAME_OVERHEAD + length, b""
                 continue
@@ -299,17 +312,49 @@ class _Walk:
         length = int.from_bytes(rest[:8], "little")
         return length if self.verify < VERIFY_LENGTHS or frame_header(length) == rest[:HEADER_SIZE] else None
 
-    def _pass_over(self, stream: Any, count: int, base: int) -> CompressionError | CorruptRecordError | None:
-        """Read this many bytes and discard them; returns the error that prevented it, if any."""
-        try:
-            while count > 0:
-                piece = stream.read_some(min(count, _CHUNK_SIZE))
-                if not piece:
-                    return self.corrupt("truncated_record", base, b"")
-                count -= len(piece)
-        except (CompressionError, TruncatedRecordError) as error:
-            return error
-        return None
+    def _most_held(self) -> int:
+        return max(self.chunk_size, _SPILLED) if self.spill else 1 << 64
+
+    def _long_record(
+        self, stream: Any, rest: Any, length: int, base: int
+    ) -> tuple[Chunk, CompressionError | CorruptRecordError | None]:
+        """A record that begins with ``rest``, of which only a piece is in memory at any time."""
+        total = FRAME_OVERHEAD + (min(length, self.max_record_bytes + 1) if self.payloads else length)
+        end = HEADER_SIZE + length
+        held: Any = tempfile.TemporaryFile(prefix="tfrecord-record-") if self.payloads else None  # noqa: SIM115
+        done, crc, footer = 0, 0, b""
+        failure: CompressionError | CorruptRecordError | None = None
+        with held or nullcontext():
+            piece = memoryview(rest)
+            try:
+                while piece:
+                    crc = crc32c(piece[max(HEADER_SIZE - done, 0) : max(end - done, 0)], crc)
+                    footer += bytes(piece[max(end - done, 0) :])
+                    if held is not None:
+                        held.write(piece)
+                    done += len(piece)
+                    piece = memoryview(
+                        stream.read_some(min(total - done, _CHUNK_SIZE)) if done < total else b""
+                    )
+            except (CompressionError, TruncatedRecordError) as error:
+                failure = error
+            if failure is None and length > self.max_record_bytes and held is not None and done == total:
+                failure = self._too_long(length, base)
+            elif failure is None and done < total:
+                failure = self.corrupt("truncated_record", base, b"")
+            elif (
+                failure is None
+                and self.verify >= VERIFY_ALL
+                and footer != mask_crc32c(crc).to_bytes(4, "little")
+            ):
+                failure = self.corrupt("bad_payload_crc", base, b"")
+            if held is not None and failure is None:
+                held.flush()
+                buffer = memoryview(mmap_module.mmap(held.fileno(), 0, access=mmap_module.ACCESS_READ))
+            else:
+                buffer = memoryview(b"")
+        places = np.array([0], np.uint64), np.array([length], np.uint64)
+        return Chunk(buffer, *places, base, self.record, None if self.payloads else footer), failure
 
     def _too_long(self, length: int, base: int) -> CorruptRecordError:
         detail = f"{length} bytes, max_record_bytes is {self.max_record_bytes}"

@@ -4,13 +4,13 @@
     python scripts/fuzz.py TARGET [--seconds 1800] [--work FOLDER] [-- LIBFUZZER-OPTIONS]
     python scripts/fuzz.py TARGET --native [--seconds 1800] [--runs 100000000] [-- LIBFUZZER-OPTIONS]
 
-TARGET is one of ``framing``, ``example``, ``sequence``, ``index``. Needs clang, and the packages atheris,
-Cython and those that the library itself needs. The kernels are rebuilt from this checkout with coverage
-instrumentation, so that libFuzzer sees the branches of the C code. Each input goes through the kernel and
-through the Python reference: they must agree on values and on which inputs they refuse. The first
-disagreement, crash, leak or hang ends the run with exit code 1 and leaves the input in the work folder.
-Inputs that reach new code are kept in FOLDER/corpus-TARGET; the seeds are those of ``tests/corpus``, which
-the tests run too.
+TARGET is one of ``framing``, ``example``, ``sequence``, ``index``, ``points``. Needs clang, and the packages
+atheris, Cython and those that the library itself needs. The kernels are rebuilt from this checkout with
+coverage instrumentation, so that libFuzzer sees the branches of the C code. Each input goes through the
+kernel and through the Python reference: they must agree on values and on which inputs they refuse. (For
+``points``, where Python is instrumented, each record must be right or an error.) The first disagreement,
+crash, leak or hang ends the run with exit code 1 and leaves the input in the work folder. Inputs that reach
+new code are kept in FOLDER/corpus-TARGET; the seeds are those of ``tests/corpus``, which the tests run too.
 
 ``--native`` fuzzes the C headers of the kernels without an interpreter (``scripts/fuzzing``), which is
 tens of times faster: ``framing``, ``example``, ``sequence`` and ``encode``. It needs only clang. Each file
@@ -21,6 +21,7 @@ goes through the kernels and the Python reference as above.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import struct
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,11 +193,96 @@ def check_index(data: bytes) -> None:
                 assert offset < len(stored)
 
 
+@functools.cache
+def packed_records() -> tuple[list[bytes], bytes, Any]:
+    """Records, a gzip file of two members that holds them, and its index, with many points."""
+    import gzip
+    import random
+
+    from indexer import scanning
+    from indexer.datafile import BytesFile
+    from indexer.framing import frame_record
+
+    rng = random.Random(1)
+    words = [rng.randbytes(rng.randrange(2, 9)) for _ in range(60)]
+    records = [b"".join(rng.choices(words, k=rng.randrange(200))) for _ in range(60)]
+    data = b"".join(map(frame_record, records))
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    parts = [
+        packer.compress(data[at : at + 4000]) + packer.flush(zlib.Z_SYNC_FLUSH)
+        for at in range(0, 20_000, 4000)
+    ]
+    stored = b"".join(parts) + packer.flush() + gzip.compress(data[20_000:], mtime=0)
+    spacing, scanning.PointBuilder = scanning.PointBuilder, _closer(scanning.PointBuilder)
+    try:
+        index = scanning.scan_index(BytesFile("packed", memoryview(stored)), points=True)
+    finally:
+        scanning.PointBuilder = spacing
+    return records, stored, index
+
+
+def _closer(builder: Any) -> Any:
+    """A builder of points that are close together."""
+
+    def make(size: int) -> Any:
+        made = builder(size)
+        made._spacing = 3000
+        return made
+
+    return make
+
+
+def check_points(data: bytes) -> None:
+    """A points section, or changes of a good one or of the data: every record is right, or an error."""
+    import numpy as np
+
+    from indexer.datafile import BytesFile
+    from indexer.errors import TFRecordError
+    from indexer.framing import crc32c
+    from indexer.points import Points
+    from tfrecord._reading.damage import DamagePolicy
+    from tfrecord._reading.fetching import fetch_record, start_fetch
+    from tfrecord._reading.pointed import PointedFile
+
+    records, stored, index = packed_records()
+    if not data:
+        return
+    mode, content = data[0], data[1:]
+    section, changed = bytearray(index.points.stored), bytearray(stored)
+    if mode & 1:  # the rest is a section
+        section = bytearray(content)
+    else:  # triples: where, and what
+        target = changed if mode & 2 else section
+        for at in range(0, len(content) - 2, 3):
+            target[int.from_bytes(content[at : at + 2], "little") % len(target)] = content[at + 2]
+    if mode & 4 and len(section) >= 16:  # with the checksum that its table needs
+        count = min(struct.unpack_from("<Q", section, 8)[0], (len(section) - 16) // 24)
+        section[4:8] = struct.pack("<I", crc32c(bytes(section[16 : 16 + 24 * count])))
+    points = Points(bytes(section), index.file_size, index.stream_size)
+    file = PointedFile(BytesFile("packed", memoryview(bytes(changed))), index.replace(points=points), None, 1)
+    order = [(place * 37 + mode) % len(records) for place in range(len(records))]
+    for record in order[:: 1 + mode % 7]:
+        try:
+            assert fetch_record(file, index, record, 0 if mode & 8 else 2) == records[record]
+        except TFRecordError:
+            pass
+    errors: list[Any] = []
+    try:
+        found = start_fetch(file, index, np.array(order), 2, DamagePolicy(errors.append))()
+    except TFRecordError:
+        return
+    assert len(found.bad) == len(errors)
+    for row in set(range(len(order))) - set(found.bad):
+        start, length = int(found.starts[row]), int(found.lengths[row])
+        assert bytes(found.buffers[0][start : start + length]) == records[order[row]]
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "framing": check_framing,
     "example": check_example,
     "sequence": check_sequence,
     "index": check_index,
+    "points": check_points,
 }
 
 
@@ -283,6 +370,11 @@ def child(target: str) -> None:
     import atheris
 
     check = TARGETS[target]
+    if target == "points":  # the code in question is Python's
+        with atheris.instrument_imports(
+            include=["indexer", "tfrecord._reading"], enable_loader_override=False
+        ):
+            check(b"\0")
     atheris.Setup(sys.argv, lambda data: check(bytes(data)))
     atheris.Fuzz()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 import sys
 import zlib
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from indexer.build import check_index
 from indexer.errors import CorruptRecordError, TruncatedRecordError
-from indexer.framing import frame_header, frame_record
+from indexer.framing import crc32c, frame_header, frame_record, mask_crc32c
 from indexer.scanning import scan_index
+from indexer.streams import iter_chunks
 from tfrecord._reading.spool import SpoolFullError
 from tfrecord.reader import TFRecordReader
 from tfrecord.writer import TFRecordWriter
@@ -114,3 +117,77 @@ def test_limits_that_are_none(value: object, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(ValueError, match="max_record_bytes"):
         TFRecordReader(tmp_path / "a", max_record_bytes=value)  # type: ignore[arg-type]
+
+
+LONG = 160 << 20
+
+
+def good_bomb(path: Path, size: int, last: bytes = b"") -> None:
+    """A good record of zeros between two small ones; ``last`` replaces its checksum."""
+    crc = 0
+    for _ in range(size >> 20):
+        crc = crc32c(bytes(1 << 20), crc)
+    packer = zlib.compressobj(1, wbits=31)
+    with path.open("wb") as file:
+        file.write(packer.compress(frame_record(b"one") + frame_header(size)))
+        for _ in range(size >> 20):
+            file.write(packer.compress(bytes(1 << 20)))
+        file.write(packer.compress((last or mask_crc32c(crc).to_bytes(4, "little")) + frame_record(b"three")))
+        file.write(packer.flush())
+
+
+LIMITED = """
+import resource, sys
+import tfrecord
+from tfrecord.cli import main
+resource.setrlimit(resource.RLIMIT_DATA, (150 << 20, 150 << 20))
+"""
+
+
+def limited(code: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run code with the path in ``sys.argv[1]`` in a process that has little memory."""
+    return subprocess.run([sys.executable, "-c", LIMITED + code, str(path)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_long_records_are_checked_as_they_pass(damaged: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord.gz"
+    good_bomb(path, LONG, b"abcd" if damaged else b"")
+    built = limited("print(len(tfrecord.build_index(sys.argv[1], record_type='bytes')))", path)
+    checked = limited("print([d.record for d in tfrecord.verify(sys.argv[1]).damages])", path)
+    if damaged:
+        assert "record 1 at offset 19: the checksum of the payload does not match" in built.stderr
+        assert checked.stdout == "[1]\n", checked.stderr
+        chunks = iter_chunks(path, payloads=False, on_damage=lambda error: None)
+        assert [length for chunk in chunks for length in chunk.lengths.tolist()] == [3, 5]
+    else:
+        assert built.stdout == "3\n", built.stderr
+        assert checked.stdout == "[]\n", checked.stderr
+        assert check_index(path).lengths.tolist() == [3, LONG, 5]
+
+
+def test_info_does_not_look_at_long_records(tmp_path: Path) -> None:
+    pytest.importorskip("click")
+    path = tmp_path / "a.tfrecord.gz"
+    good_bomb(path, LONG)
+    done = limited("sys.exit(main(['info', '--json', sys.argv[1]]))", path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["records"] == 3 and found["files"][0]["problem"] is None
+
+
+def test_a_long_record_in_a_temporary_file_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.streams._SPILLED", 1 << 20)
+    payloads = [b"one", bytes(range(256)) * 10_000, b"three", b"\1" * (2 << 20)]
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"".join(map(frame_record, payloads))))
+    found = []
+    for chunk in iter_chunks(path, spill=True):
+        for offset, length in zip(chunk.offsets.tolist(), chunk.lengths.tolist(), strict=True):
+            found.append(bytes(chunk.buffer[offset + 12 : offset + 12 + length]))
+    assert found == payloads
+    with pytest.raises(CorruptRecordError, match="record 1 .*record_too_long"):
+        list(iter_chunks(path, spill=True, max_record_bytes=1 << 20))
+    path.write_bytes(gzip.compress(b"".join(map(frame_record, payloads))[:-10]))
+    with pytest.raises(TruncatedRecordError, match="record 3 "):
+        list(iter_chunks(path, spill=True))

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from indexer.build import find_index, scan_index
-from indexer.errors import FeatureKindError, IndexFileError, TFRecordError
+from indexer.errors import CorruptRecordError, FeatureKindError, IndexFileError, TFRecordError
 from indexer.files import is_url, open_data
 from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
@@ -48,6 +48,7 @@ from tfrecord.tfds.folder import is_prepared
 
 _SAMPLE = 1000
 _SAMPLE_BYTES = 4 << 20
+_LONGEST = 16 << 20
 
 
 @dataclass
@@ -202,13 +203,28 @@ def _features(result: FileInfo, index: RecordIndex | None, compression: str | No
     """Add the features: of all records from the index, or else of the first records."""
     known = index is not None and bool(index.metadata.get("schema"))
     seen = 0
-    source = batches([result.path], compression=compression, records=_SAMPLE, num_bytes=_SAMPLE_BYTES)
+    source = _first_batches(result.path, compression)
     for batch in _checked(source, result):
         seen += batch.num_bytes
         if not _sample(result, batch) or known or result.looked_at >= _SAMPLE or seen >= _SAMPLE_BYTES:
             break
     if index is not None and known and result.record_type != "bytes":
         _from_index(result, index)
+
+
+def _first_batches(path: str, compression: str | None) -> Iterator[Batch]:
+    """The first records, up to one that is too long to look at."""
+    try:
+        yield from batches(
+            [path],
+            compression=compression,
+            records=_SAMPLE,
+            num_bytes=_SAMPLE_BYTES,
+            max_record_bytes=_LONGEST,
+        )
+    except CorruptRecordError as error:
+        if error.reason != "record_too_long":
+            raise
 
 
 def _checked(source: Iterable[Batch], result: FileInfo) -> Iterator[Batch]:

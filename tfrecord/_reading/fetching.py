@@ -26,10 +26,9 @@ from indexer.sniffing import HEAD_SIZE
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.pointed import PointedFile
-from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 
-__all__ = ["FetchedRows", "check_level", "fetch_record", "start_fetch"]
+__all__ = ["FetchedRows", "fetch_record", "start_fetch"]
 
 _OVERHEAD = np.uint64(FRAME_OVERHEAD)
 _HEADER = np.uint64(HEADER_SIZE)
@@ -52,13 +51,13 @@ class FetchedRows(NamedTuple):
     bad: list[int]
 
 
-def check_level(source: DataFile, options: ReadOptions) -> int:
-    """How to check records of a file: completely if they come through points."""
-    return VERIFY_ALL if isinstance(source, PointedFile) else options.level
-
-
 def fetch_record(source: DataFile, index: RecordIndex, record: int, level: int) -> memoryview:
-    """The payload of one record, a view that stays valid. Damage raises."""
+    """The payload of one record, a view that stays valid. Damage raises.
+
+    What comes through points is checked completely, whatever ``level`` says.
+    """
+    if isinstance(source, PointedFile):
+        level = VERIFY_ALL
     offset, length = index.entry(record)
     try:
         if offset + length + FRAME_OVERHEAD > source.size:

@@ -87,9 +87,11 @@ def batches(
     on_damage: OnDamage | None = None,
     records: int = BATCH_RECORDS,
     num_bytes: int = BATCH_BYTES,
+    spill: bool = False,
+    max_record_bytes: int | None = None,
 ) -> Iterator[Batch]:
     """The payloads of these files in order; `-` is standard input. Damage is raised after the good records
-    before it, or goes to `on_damage` (see `indexer.streams.iter_chunks`)."""
+    before it, or goes to `on_damage`. The options are those of `indexer.streams.iter_chunks`."""
     for path in paths:
         chunks = iter_chunks(
             sys.stdin.buffer if path == STREAM else path,
@@ -98,6 +100,8 @@ def batches(
             chunk_size=num_bytes,
             max_records=records,
             on_damage=on_damage,
+            spill=spill,
+            max_record_bytes=max_record_bytes,
             mmap=False,  # pages of a map that were read would stay in memory
         )
         for chunk in chunks:

@@ -20,7 +20,7 @@ from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.access import CompressedFiles
 from tfrecord._reading.damage import DamagePolicy
-from tfrecord._reading.fetching import FetchedRows, check_level, fetch_record, start_fetch
+from tfrecord._reading.fetching import FetchedRows, fetch_record, start_fetch
 from tfrecord._reading.indexes import load_indexes, scan_headers, stored_compression
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
@@ -270,8 +270,7 @@ class RecordStore:
     def fetch_from(self, number: int, record: int) -> memoryview:
         """The payload of one record of a file; see `fetch_one`."""
         index = self._checked(number)
-        source = self.open(number)
-        return fetch_record(source, index, record, check_level(source, self.options))
+        return fetch_record(self.open(number), index, record, self.options.level)
 
     def offset_of(self, path: str, record: int) -> int | None:
         """The offset of a record's frame, for an error message; None if finding it would take too long."""
@@ -350,8 +349,7 @@ class RecordStore:
 
     def _start(self, number: int, records: Int64Array) -> Callable[[], FetchedRows]:
         index = self._checked(number)
-        source = self.open(number)
-        return start_fetch(source, index, records, check_level(source, self.options), self.policy)
+        return start_fetch(self.open(number), index, records, self.options.level, self.policy)
 
     def _checked(self, number: int) -> RecordIndex:
         """The index of one file; a small one is checked once as a whole and needs no checks later."""

@@ -184,7 +184,7 @@ class Checker:
 
     def _check_stream(self, path: str, kind: str, result: FileReport, sized: bool) -> None:
         errors: list[Any] = []
-        for batch in batches([path], compression=kind or "none", on_damage=errors.append):
+        for batch in batches([path], compression=kind or "none", on_damage=errors.append, spill=True):
             starts = batch.chunk.base_offset + batch.chunk.offsets.astype(np.int64)
             self._note(errors, result, int(starts[0]))
             self._advance(batch.num_bytes, result)
