@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measure this library beside every TFRecord reader that is installed, in one interleaved run.
 
-    python scripts/bench.py index|decode|read|random|write|torch|images|memory|tfds|ray|remote|growth|all
+    python scripts/bench.py index|decode|read|random|write|torch|compressed|images|memory|tfds|ray|
+        remote|growth|all
         [--quick] [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python]
         [--json FILE] [--plot FILE] [--most records=1000000]
 

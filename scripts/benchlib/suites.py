@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchlib import (
+    suites_compressed,
     suites_files,
     suites_images,
     suites_memory,
@@ -24,6 +25,7 @@ SUITES: dict[str, Callable[[Plan], Iterator[Case]]] = {
     "random": suites_files.random,
     "write": suites_files.write,
     "torch": suites_torch.torch,
+    "compressed": suites_compressed.compressed,
     "images": suites_images.images,
     "memory": suites_memory.memory,
     "tfds": suites_tfds.tfds,

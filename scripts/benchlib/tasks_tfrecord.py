@@ -22,6 +22,7 @@ import numpy as np
 
 import indexer
 import tfrecord
+from benchlib import tasks_compressed
 from benchlib.common import (
     OwnMemory,
     Run,
@@ -457,4 +458,5 @@ TASKS: dict[str, Task] = {
     "tfds_examples": tfds_examples,
     "tfds_batches": tfds_batches,
     "splits": splits,
+    **tasks_compressed.TASKS,
 }
