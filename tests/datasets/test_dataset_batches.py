@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,56 @@ class TestTransforms:
         for broken in (TFRecordDataset(paths, shuffle=True, **options), TFRecordDataset(paths, **options)):
             with pytest.raises(TruncatedRecordError):
                 len(broken)
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def small_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tfrecord._reading.ahead.LEAST_BYTES", 100)
+
+    @pytest.mark.parametrize("shuffle", [False, True])
+    @pytest.mark.parametrize("split", ["exact", "pad"])
+    def test_batches_and_states_are_those_of_one_thread(self, make: Any, shuffle: bool, split: Any) -> None:
+        paths = make([10, 23, 1])
+        found = []
+        for threads in (1, 3):
+            dataset = TFRecordDataset(
+                paths, None, DENSE, batch_size=3, shuffle=shuffle, split=split, num_threads=threads,
+                rank=1, world_size=2,
+            )  # fmt: skip
+            steps = []
+            for batch in dataset:
+                steps.append((batch["id"].tolist(), batch["name"], dataset.state_dict()))
+            resumed = TFRecordDataset(
+                paths, None, DENSE, batch_size=3, shuffle=shuffle, split=split, num_threads=threads,
+                rank=1, world_size=2,
+            )  # fmt: skip
+            running = iter(dataset)
+            next(running)
+            resumed.load_state_dict(dataset.state_dict())
+            found.append((steps, [batch["id"].tolist() for batch in resumed]))
+        assert found[0] == found[1] and len(found[0][0]) > 3
+
+    def test_good_batches_come_before_damage(self, make: Any) -> None:
+        path = make([60])[0]
+        data = bytearray(Path(path).read_bytes())
+        data[len(data) // 2] ^= 1
+        Path(path).write_bytes(data)
+        results = []
+        for threads in (1, 3):
+            taken: list[int] = []
+            with pytest.raises(ChecksumError) as caught:
+                for batch in TFRecordDataset(path, None, DENSE, batch_size=4, num_threads=threads):
+                    taken += batch["id"].tolist()
+            results.append((taken, caught.value.record))
+        assert results[0] == results[1] and len(results[0][0]) > 20
+
+    def test_the_transform_runs_in_the_thread_of_the_loop(self, make: Any) -> None:
+        names = []
+
+        def transform(batch: Any) -> Any:
+            names.append(threading.get_ident())
+            return batch
+
+        list(TFRecordDataset(make([60]), None, DENSE, transform=transform, batch_size=4, num_threads=3))
+        assert len(names) == 15 and set(names) == {threading.get_ident()}

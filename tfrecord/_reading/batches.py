@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
+from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.ahead import in_turn
 from tfrecord._reading.decoder import Batch
 from tfrecord._reading.rows import RowBatch, merge_rows
 from tfrecord._reading.view import RecordView
 from tfrecord.sampling.permutation import Permutation
 
-__all__ = ["shuffled_batches", "stored_batches"]
+__all__ = ["decodes_ahead", "mean_size", "shuffled_batches", "stored_batches"]
 
 # How many record lengths are sampled to estimate the size of a batch.
 _SAMPLE = 64
@@ -35,7 +36,7 @@ def stored_batches(
                 yield rows
 
     merged = full()
-    if not _decodes_ahead(view, num_threads):
+    if not decodes_ahead(view, num_threads):
         for rows in merged:
             yield from view.decoder.batches(rows, names, drop_last, num_threads)
         if not dropped:
@@ -74,20 +75,24 @@ def shuffled_batches(
         for first in range(0, stop, size)
     )
     view.prepare()
-    if not stop or not _decodes_ahead(view, num_threads):
+    if not stop or not decodes_ahead(view, num_threads):
         for positions in parts:
             yield view.read(positions, names, num_threads)
         if stop == len(order):
             view.end_pass(names)
         return
-    some = order.positions(np.arange(min(_SAMPLE, stop), dtype=np.int64))
-    work = int(view.sizes(some).mean() * size)
+    work = int(mean_size(view, order.positions(np.arange(min(_SAMPLE, stop), dtype=np.int64))) * size)
     yield from in_turn(((work, partial(view.read, positions, names, 1)) for positions in parts), num_threads)
     if stop == len(order):
         view.end_pass(names)
 
 
-def _decodes_ahead(view: RecordView, num_threads: int) -> bool:
+def mean_size(view: RecordView, positions: Int64Array) -> float:
+    """Estimated bytes of a record, from the first of these."""
+    return float(view.sizes(positions[:_SAMPLE]).mean())
+
+
+def decodes_ahead(view: RecordView, num_threads: int) -> bool:
     """Not if damage is skipped, which must happen in order, and not for bytes, which are not decoded."""
     decoder = view.decoder
     return num_threads > 1 and not decoder.policy.skips and decoder.record_type != "bytes"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ import numpy.typing as npt
 import torch
 
 from tfrecord._columns.batch import BytesColumn
+from tfrecord._reading.ahead import in_turn
+from tfrecord._reading.batches import decodes_ahead, mean_size
 from tfrecord.sampling.permutation import Int64Array
 from tfrecord.sampling.plans import Plan
 from tfrecord.torch._queue import with_last
@@ -170,15 +174,35 @@ def _batches(
     finish: Finish,
 ) -> Iterator[Any]:
     bounds = row_splits.tolist()
-    for i, padded in enumerate(padding.tolist()):
-        ahead.reach(bounds[i + 1])
-        rows = source.fetch(positions[bounds[i] : bounds[i + 1]])
-        yield finish_batch(source, rows.payloads, rows.locate, padded, finish)
+    num_threads = source.view.decoder.num_threads
+    if not len(positions) or not decodes_ahead(source.view, num_threads):
+        for i, padded in enumerate(padding.tolist()):
+            ahead.reach(bounds[i + 1])
+            rows = source.fetch(positions[bounds[i] : bounds[i + 1]])
+            yield finish_batch(source, rows.payloads, rows.locate, padded, finish)
+        return
+    size = mean_size(source.view, positions)
+
+    def read(some: Int64Array) -> tuple[Any, Locate]:
+        rows = source.fetch(some)
+        return source.decode_batch(rows.payloads, rows.locate, num_threads=1), rows.locate
+
+    def calls() -> Iterator[tuple[int, Callable[[], tuple[Any, Locate]]]]:
+        for start, stop in pairwise(bounds):
+            ahead.reach(stop)
+            yield int(size * (stop - start)), partial(read, positions[start:stop])
+
+    flags = padding.tolist()
+    for padded, (batch, locate) in zip(flags, in_turn(calls(), num_threads), strict=True):
+        yield _finished(batch, locate, padded, finish)
 
 
 def finish_batch(source: Source, payloads: BytesColumn, locate: Locate, padded: bool, finish: Finish) -> Any:
     """A batch of payloads decoded and finished; DROPPED if all of it was damaged and skipped."""
-    batch = source.decode_batch(payloads, locate)
+    return _finished(source.decode_batch(payloads, locate), locate, padded, finish)
+
+
+def _finished(batch: Any, locate: Locate, padded: bool, finish: Finish) -> Any:
     count = len(batch) if isinstance(batch, BytesColumn) else batch.num_rows
     return finish.batch(batch, padded, locate, count) if count else DROPPED
 

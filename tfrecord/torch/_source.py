@@ -206,9 +206,14 @@ class Source:
         decoded = decoded_ahead(views, 0, rows.check, decoder.one, decoder.many, failed)
         yield from chain.from_iterable(decoded)
 
-    def decode_batch(self, payloads: BytesColumn, locate: Callable[[int], tuple[str, int]]) -> Any:
+    def decode_batch(
+        self,
+        payloads: BytesColumn,
+        locate: Callable[[int], tuple[str, int]],
+        num_threads: int | None = None,
+    ) -> Any:
         """The columns of a batch; `locate` gives the path and number of the record in a row."""
-        return self.view.decoder.batch(payloads, locate)
+        return self.view.decoder.batch(payloads, locate, num_threads=num_threads)
 
     def fingerprint(self) -> int:
         """A number that identifies these records, from their count, their lengths and samples of their
