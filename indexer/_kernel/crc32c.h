@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli) in hardware where the machine has it, picked at run time; by tables anywhere else.
+/* CRC-32C (Castagnoli): in hardware if the processor has it (checked at run time), else by tables.
  *
  * Every path takes and returns the finished value (as zlib.crc32 does), so that parts can be chained.
  * Polynomials are bit-reflected: the lowest bit of a word is its highest power of x.
@@ -24,14 +24,14 @@
 #endif
 
 #ifndef CRC_AHEAD
-#define CRC_AHEAD 8192 /* so far ahead memory is asked for: beyond the page that the hardware looks at */
+#define CRC_AHEAD 8192 /* prefetch this far ahead, beyond the page that the hardware prefetches */
 #endif
 #ifndef CRC_AVX_LEAST
 #define CRC_AVX_LEAST 320
 #endif
-#define CRC_FOLD_LEAST 1024 /* by 256-bit products; at least 512 */
+#define CRC_FOLD_LEAST 1024 /* from this length on by 256-bit products; at least 512 */
 #define CRC_POLYNOMIAL 0x82f63b78u
-#define CRC_LANE_WORDS 1024 /* most 8-byte words a lane takes before the three lanes are merged */
+#define CRC_LANE_WORDS 1024 /* the most 8-byte words of a lane before the three lanes are merged */
 
 static uint32_t crc_tables[8][256];
 static uint64_t crc_lane_shift[2 * CRC_LANE_WORDS + 1]; /* [w] moves a CRC over w words */
@@ -61,7 +61,7 @@ static uint32_t crc_power(unsigned n) {
     return v;
 }
 
-/* ---- tables: eight bytes a step ------------------------------------------------------------------------ */
+/* ---- tables: eight bytes per step ------------------------------------------------------------------------ */
 
 static uint32_t crc_extend_table(uint32_t crc, const uint8_t *p, size_t n) {
     crc = ~crc;
@@ -97,9 +97,9 @@ static inline CRC_SSE uint64_t crc_bytes_sse(uint64_t crc, const uint8_t *p, siz
     return n & 1 ? _mm_crc32_u8((uint32_t)crc, *p) : crc;
 }
 
-/* Whole words, then the odd bytes without a branch (lengths vary, so that each would be mispredicted): zeros before
- * them do not change a CRC that starts from zero, so they go to the high end of one more word. Of a state longer than
- * the odd bytes the rest is not yet shifted in: it is added to the result. */
+/* Whole words, then the odd bytes without a branch, because lengths vary and each branch would be mispredicted. Leading
+ * zeros do not change a CRC that starts from zero, so the odd bytes go to the high end of one more word. If the state
+ * is longer than the odd bytes, its rest is not shifted in yet and is added to the result. */
 CRC_INLINE CRC_SSE uint64_t crc_tail_sse(uint64_t crc, const uint8_t *p, size_t n) {
     if (n < 8) return crc_bytes_sse(crc, p, n);
     for (const uint8_t *end = p + (n & ~(size_t)7); p != end; p += 8) crc = _mm_crc32_u64(crc, load_le64(p));
@@ -185,16 +185,16 @@ CRC_INLINE CRC_FOLD uint32_t crc_extend_fold(uint32_t crc, const uint8_t *p, siz
     return ~(uint32_t)(n >= CRC_FOLD_LEAST ? crc_run_fold(crc, p, n) : crc_run_sse(crc, p, n));
 }
 
-/* Picks the bytes of a 32-bit number to any four places in a row, of one register or of two. */
+/* Moves the bytes of a 32-bit number to any four consecutive places, in one register or across two. */
 static const uint8_t crc_ramp[192] = {
 #define Z 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128
     Z, Z, Z, Z, 0, 1, 2, 3, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, Z, Z, Z, Z, Z, Z, Z
 #undef Z
 };
 
-/* At least CRC_AVX_LEAST bytes. So that no odd bytes are left at the end, the first block is the odd one: it is taken
- * with zeros before it, which do not change a CRC that starts from zero. The state that the caller gives is added to
- * the first four bytes. */
+/* At least CRC_AVX_LEAST bytes. The first block is the short one, so that no odd bytes are left at the end. It gets
+ * leading zeros, which do not change a CRC that starts from zero. The caller's state is added to the first four
+ * bytes. */
 static __attribute__((noinline)) CRC_AVX uint64_t crc_run_avx(uint64_t crc, const uint8_t *p, size_t n) {
     size_t odd = (n - 1) % 64 + 1, blocks = (n - odd) / 64;
     __m512i state = _mm512_set1_epi32((int)crc);
@@ -236,7 +236,7 @@ CRC_INLINE CRC_AVX uint32_t crc_extend_avx(uint32_t crc, const uint8_t *p, size_
 #if defined(CRC_ARM)
 #if defined(__clang__)
 #define CRC_ARMV8 __attribute__((target("crc")))
-#define CRC_ARM_WORD __builtin_arm_crc32cd /* its arm_acle.h hides these where they are not the default */
+#define CRC_ARM_WORD __builtin_arm_crc32cd /* clang's arm_acle.h hides these unless they are the default */
 #define CRC_ARM_BYTE __builtin_arm_crc32cb
 #else
 #define CRC_ARMV8 __attribute__((target("+crc")))
@@ -310,7 +310,7 @@ static void crc_prepare(void) {
 #endif
 }
 
-/* The best path of this machine. */
+/* The best path on this processor. */
 static int crc_best(void) {
 #if defined(CRC_X86)
     __builtin_cpu_init();

@@ -1,4 +1,4 @@
-/* Read-only maps of files, without a descriptor kept. */
+/* Read-only maps of files, which keep no descriptor. */
 #ifndef INDEXER_FILEMAP_H
 #define INDEXER_FILEMAP_H
 

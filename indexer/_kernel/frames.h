@@ -10,7 +10,7 @@ FRAMES_TARGET static uint32_t FRAMES(extend)(uint32_t crc, const uint8_t *p, siz
     return FRAMES_CRC(crc, p, n);
 }
 
-/* Frames from `start` on, until one is not accepted, `capacity` are found or `limit` is reached. */
+/* Frames from `start` on, until one is invalid, `capacity` are found, or `limit` is reached. */
 FRAMES_TARGET static int FRAMES(scan)(const uint8_t *data, uint64_t size, uint64_t start, uint64_t limit, int verify,
                                       int final, uint64_t *offsets, uint64_t *lengths, uint64_t capacity,
                                       uint64_t *count, uint64_t *end) {
@@ -65,14 +65,14 @@ FRAMES_TARGET static int FRAMES(check_one)(const uint8_t *data, uint64_t size, u
     return FRAME_OK;
 }
 
-/* The first of `count` frames that is not what the arrays say; `count` where all are. */
+/* The first of `count` frames that does not match the arrays; `count` if all match. */
 FRAMES_TARGET static int FRAMES(check)(const uint8_t *data, uint64_t size, const uint64_t *offsets,
                                        const uint64_t *lengths, uint64_t count, int verify, uint64_t *place) {
     int status = FRAME_OK;
     uint64_t i = 0;
     for (; i < count; i++) {
 #if defined(__GNUC__)
-        /* Random positions miss the caches: ask for a coming frame while this one is checked, all of a short one. */
+        /* Random positions miss the caches: prefetch a later frame (a short one whole) while this one is checked. */
         if (i + 8 < count && offsets[i + 8] < size) {
             const uint8_t *coming = data + offsets[i + 8];
             uint64_t left = size - offsets[i + 8];

@@ -1,4 +1,4 @@
-/* Frames of one buffer, checked by the CRC path of the caller's choice. */
+/* Frames of one buffer, checked by the CRC path that the caller chooses. */
 #ifndef INDEXER_FRAMING_H
 #define INDEXER_FRAMING_H
 

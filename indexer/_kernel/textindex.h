@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A number of decimal digits at *at; 0 where there is none or it does not fit 64 bits. */
+/* Reads a decimal number at *at; returns 0 if there is none or it does not fit 64 bits. */
 static int text_number(const uint8_t *data, uint64_t size, uint64_t *at, uint64_t *value) {
     uint64_t i = *at, v = 0;
     while (i < size && data[i] >= '0' && data[i] <= '9') {
@@ -25,8 +25,8 @@ static uint64_t text_blanks(const uint8_t *data, uint64_t size, uint64_t at) {
     return at;
 }
 
-/* Fill the arrays with the two numbers of each line that is not blank. Returns 0, or the number (from 1) of the first
- * line that is anything else. */
+/* Fills the arrays with the two numbers of each line, except blank ones. Returns 0, or the number (from 1) of the first
+ * line that is not valid. */
 static uint64_t text_parse(const uint8_t *data, uint64_t size, uint64_t *offsets, uint64_t *sizes, uint64_t capacity,
                            uint64_t *count) {
     uint64_t at = 0, line = 1, found = 0;

@@ -348,7 +348,7 @@ def test_text_and_nulls_are_asked_for() -> None:
     ]
     assert batch.to_pandas(nullable=True)["n"].tolist() == [1, pandas.NA, 2**60 + 1]
     assert batch[:2].to_polars(text=["w"])["w"].to_list() == [["a"], None]
-    with pytest.raises(DecodeError, match="record 2: feature 'w': is no UTF-8"):
+    with pytest.raises(DecodeError, match="record 2: feature 'w': is not UTF-8"):
         batch.to_arrow(text=["w"])
     with pytest.raises(DecodeError, match="record 2"):
         batch.to_arrow(text=True, nullable=True)

@@ -92,7 +92,7 @@ def test_errors_say_where(tmp_path: Path) -> None:
         for i in range(10):
             writer.write({"x": (b"\xff" if i == 7 else b"a", "bytes")})
     with TFRecordReader(path) as reader:
-        with pytest.raises(DecodeError, match="record 7: feature 'x': is no UTF-8") as caught:
+        with pytest.raises(DecodeError, match="record 7: feature 'x': is not UTF-8") as caught:
             reader.to_arrow(text=True)
         assert caught.value.path == reader.paths[0]
         with pytest.raises(KeyError, match="did you mean 'x'"):

@@ -20,7 +20,7 @@ def title(batch: Any) -> str:
 
 
 def lines(batch: Any) -> list[str]:
-    """A line per column: its name, its type, how many records lack it, its first rows."""
+    """One line per column: name, type, how many records lack it, first rows."""
     rows = []
     for name in list(batch)[:_COLUMNS]:
         column, lacking = batch[name], int((~batch.present[name]).sum())
@@ -34,7 +34,7 @@ def lines(batch: Any) -> list[str]:
 
 
 def html(*batches: Any) -> str:
-    """Tables of the first rows; a ragged feature that the record lacks is a dash. At most eight images."""
+    """HTML tables of the first rows, with at most eight images; a dash means no such feature."""
     images: list[str] = []
     return "".join(_table(batch, images) for batch in batches)
 

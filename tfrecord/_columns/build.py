@@ -1,4 +1,4 @@
-"""What a spec asks for, made of what the kernel found: other dtypes, shapes, defaults."""
+"""Turns the output of the kernel into what the specs ask for: dtypes, shapes, defaults."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["finish_column", "finish_value"]
 def finish_column(
     column: Column, kind: int, splits: Any, values: Any, buffers: tuple[Any, ...], count: int, outer: Any
 ) -> Any:
-    """A column from what the kernel found.
+    """A column made from the output of the kernel.
 
-    `count` is its number of rows; `outer` maps rows to records, where the rows are steps.
+    `count` is its number of rows. If the rows are steps, `outer` maps them to records.
     """
     data: Any = values
-    if kind == UNKNOWN:  # any kind would have done, and no record had one
+    if kind == UNKNOWN:  # any kind was allowed, and no record has the feature
         data = np.empty(0, object)
     elif kind == BYTES:
         data = BytesColumn._trusted(buffers, *values)
@@ -63,7 +63,7 @@ def _cast(column: Column, values: Any, splits: Any, outer: Any) -> Any:
 def _fill_defaults(
     column: Column, data: Any, splits: Any, size: int, count: int, outer: Any, buffers: tuple[Any, ...]
 ) -> Any:
-    """A dense column with defaults from a ragged one."""
+    """A dense column, made from a ragged one and the defaults."""
     assert column.shape is not None
     lengths = np.diff(splits)
     filled = lengths > 0
@@ -104,7 +104,7 @@ def _fill_defaults(
 
 
 def finish_value(column: Column, value: Any) -> Any:
-    """One record's value of a column that is more than what is stored."""
+    """One record's value of a column that differs from what is stored."""
     key, shape = column.key, column.shape
     if column.stored and len(value) == math.prod(shape):  # type: ignore[arg-type]
         return value.reshape(shape)

@@ -49,7 +49,7 @@ def _joined_arrays(arrays: Sequence[Any], dtype: Any) -> Any:
 
 
 def flat_values(values: Any, dtype: Any = None) -> Any:
-    """Values as a column's values: an array of numbers, or a BytesColumn (text as UTF-8)."""
+    """Values as an array of numbers, or as a BytesColumn (text as UTF-8)."""
     is_array = isinstance(values, np.ndarray)
     if is_array and values.dtype.kind in "biuf":
         return values if dtype is None else values.astype(dtype)

@@ -27,7 +27,7 @@ def width_of(limit: Any, lengths: Int64Array) -> int:
 
 
 def fill_for(dtype: np.dtype[Any], fill_value: Any) -> Any:
-    """`fill_value` as a value of `dtype`; TypeError or ValueError if it would not be the same value."""
+    """`fill_value` as a value of `dtype`; TypeError or ValueError if that would change it."""
     if dtype.kind == "O":
         if is_integer(fill_value) and fill_value == 0:
             return b""

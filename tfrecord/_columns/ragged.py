@@ -29,11 +29,11 @@ _Row = TypeVar("_Row", bound="Ragged")
 
 
 class Ragged(ArrowColumn):
-    """n rows over one run of values: row i is `values[row_splits[i] : row_splits[i + 1]]`.
+    """n rows of different lengths: row i is `values[row_splits[i] : row_splits[i + 1]]`.
 
-    `values` is an array (its first axis is cut), a `BytesColumn`, or another `Ragged` (a sequence feature:
-    rows of steps of values). An empty object array stands for a kind that no record told; it joins with any.
-    `row_splits` is int64 with n + 1 entries, starts at 0, never falls, and ends at
+    `values` is an array (split along its first axis), a `BytesColumn`, or another `Ragged` (a sequence
+    feature: rows of steps of values). An empty object array means that the type is unknown; it can be joined
+    with any other. `row_splits` is int64 with n + 1 entries, starts at 0, never decreases, and ends at
     `len(values)`; anything else raises ValueError. Rows and slices are views of `values`.
     """
 
@@ -50,19 +50,19 @@ class Ragged(ArrowColumn):
             raise ValueError("row_splits must start at 0")
         if (self.row_splits[1:] < self.row_splits[:-1]).any():
             row = int(np.flatnonzero(self.row_splits[1:] < self.row_splits[:-1])[0])
-            raise ValueError(f"row_splits must not fall, but do at row {row}")
+            raise ValueError(f"row_splits must not decrease, but do at row {row}")
         if self.row_splits[-1] != len(self.values):
             last = int(self.row_splits[-1])
             raise ValueError(f"row_splits end at {last}, but there are {len(self.values)} values")
 
     @classmethod
     def from_list(cls, rows: Iterable[Any], dtype: npt.DTypeLike | type[bytes] | None = None) -> Ragged:
-        """A column of n rows given as lists (or tuples, or arrays) of numbers, of bytes, or of text as UTF-8.
+        """A column of n rows given as lists (or tuples, or arrays) of numbers, bytes, or text (as UTF-8).
 
-        Lists of lists of lists become a Ragged of Ragged: records of steps of values. Without `dtype`
-        integers become int64, other numbers float64; where no row has a value the kind is unknown, and the
-        column joins with any. Raises TypeError for a row that is no list and for values of other types,
-        ValueError for rows that are nested to different depths. The values are copied.
+        Lists of lists of lists become a Ragged of Ragged: records of steps of values. Without `dtype`,
+        integers become int64 and other numbers float64; if no row has a value, the type is unknown. Raises
+        TypeError for a row that is not a list and for values of other types, and ValueError for rows that are
+        nested to different depths. The values are copied.
 
         >>> Ragged.from_list([[1, 2], [], [3]]).row_splits.tolist()
         [0, 2, 2, 3]
@@ -74,7 +74,7 @@ class Ragged(ArrowColumn):
 
     @classmethod
     def _trusted(cls: type[_Row], values: Any, row_splits: Any) -> _Row:
-        """What a kernel has checked already: no check, no copy."""
+        """Data that a kernel has already checked: no check, no copy."""
         self = object.__new__(cls)
         self.values = values
         self.row_splits = row_splits
@@ -93,7 +93,7 @@ class Ragged(ArrowColumn):
         return np.diff(self.row_splits)
 
     def _filled(self, present: BoolArray) -> BoolArray:
-        """Which rows are there: those of records that have the feature, and those with a default."""
+        """The rows to show: those of records that have the feature, and those with a default."""
         return present if present.all() else present | (self.lengths() > 0)
 
     @overload
@@ -101,7 +101,7 @@ class Ragged(ArrowColumn):
     @overload
     def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> Ragged: ...
     def __getitem__(self, index: Any) -> Any:
-        """An integer gives that row's values; a slice, integer or bool array gives a Ragged of those rows."""
+        """The values of one row for an integer; a Ragged of rows for a slice, an integer or a bool array."""
         if is_integer(index):
             row = as_position(index, len(self), "rows")
             return self.values[int(self.row_splits[row]) : int(self.row_splits[row + 1])]
@@ -127,11 +127,11 @@ class Ragged(ArrowColumn):
         return [flat[start:end] for start, end in zip(splits[:-1], splits[1:], strict=True)]
 
     def mask(self, max_length: int | Sequence[int | None] | None = None) -> BoolArray:
-        """True where `to_padded(max_length=...)` holds a value of the column, False where it is filling."""
+        """True where `to_padded(max_length=...)` has a value of the column, False where it has padding."""
         return self._flags()._pad(False, max_length)
 
     def _flags(self) -> Ragged:
-        """The same rows with True for each value."""
+        """The same rows, with True for each value."""
         inner = self.values
         flags = inner._flags() if isinstance(inner, Ragged) else np.ones(len(inner), np.bool_)
         return Ragged._trusted(flags, self.row_splits)
@@ -139,12 +139,12 @@ class Ragged(ArrowColumn):
     def to_padded(
         self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None
     ) -> npt.NDArray[Any]:
-        """A dense array (n, width, ...), short rows filled up with `fill_value`, long ones cut.
+        """A dense array (n, width, ...). Short rows are padded with `fill_value`, long ones truncated.
 
-        The width is `max_length`, else the longest row. Nested columns give three dimensions (rows, steps,
-        values); there a sequence `(steps, values)` sets both widths, an integer the first. Bytes become an
-        object array; their fill is `b""` unless given. A fill value that the dtype cannot hold raises.
-        `mask()` and `lengths()` tell values from filling.
+        The width is `max_length`, or that of the longest row. Nested columns give three dimensions (rows,
+        steps, values); for them, a sequence `(steps, values)` sets both widths, and an integer the first.
+        Bytes become an object array, padded with `b""` by default. A fill value that the dtype cannot hold
+        raises. `mask()` and `lengths()` tell values from padding.
         """
         return self._pad(fill_value, max_length)
 
@@ -170,14 +170,14 @@ class Ragged(ArrowColumn):
         """Arrow large lists; rows that are not `present` are null.
 
         Numbers share memory with the column; for bytes see `BytesColumn.to_arrow`. Raises ImportError with
-        the pip command where pyarrow is missing.
+        the pip command if pyarrow is missing.
         """
         return list_array(self.row_splits, arrow_of(self.values, binary_views), present)
 
     def to_torch(self) -> Any:
-        """A `TensorRagged` over the same memory; rows of bytes, or of no known kind, become lists.
+        """A `TensorRagged` over the same memory; rows of bytes, or of an unknown type, become lists.
 
-        Raises ImportError with the pip command where torch is missing.
+        Raises ImportError with the pip command if torch is missing.
         """
         leaf = leaf_of(self)
         if isinstance(leaf, BytesColumn) or leaf.dtype == np.object_:
@@ -197,7 +197,7 @@ class Ragged(ArrowColumn):
         return f"Ragged of {describe(self.values)}, {len(self):,} rows, {len(self.values):,} values: {rows}"
 
     def _cut(self, width: int) -> Ragged:
-        """The rows with at most their first `width` values."""
+        """The rows, each truncated to its first `width` values."""
         lengths = self.lengths()
         if not len(lengths) or int(lengths.max()) <= width:
             return self
@@ -205,7 +205,7 @@ class Ragged(ArrowColumn):
         return Ragged._trusted(self.values[ranges(self.row_splits[:-1], lengths)], splits_of(lengths))
 
     def equals(self, other: object) -> bool:
-        """Whether `other` is a Ragged of the same rows and the same kind of values (NaN equals NaN)."""
+        """Whether `other` is a Ragged with the same rows and the same type of values (NaN equals NaN)."""
         if not isinstance(other, Ragged) or not np.array_equal(self.row_splits, other.row_splits):
             return False
         return same_column(self.values, other.values)
@@ -232,7 +232,7 @@ class Ragged(ArrowColumn):
 class TensorRagged(Ragged):
     """A `Ragged` of torch tensors: `values` and `row_splits` are tensors, or `values` is a TensorRagged.
 
-    What `Ragged.to_torch()` and the torch datasets give. It travels like a tensor: `to`, `pin_memory`.
+    `Ragged.to_torch()` and the torch datasets return it. Like a tensor it has `to` and `pin_memory`.
     """
 
     __slots__ = ()
@@ -259,23 +259,23 @@ class TensorRagged(Ragged):
         return self.numpy().to_list()
 
     def numpy(self) -> Ragged:
-        """A `Ragged` of numpy arrays: the same memory where the tensors are on the CPU."""
+        """A `Ragged` of numpy arrays; it shares memory with tensors on the CPU."""
         inner = self.values.numpy() if isinstance(self.values, TensorRagged) else self.values.cpu().numpy()
         return Ragged._trusted(inner, self.row_splits.cpu().numpy())
 
     def to(self, *args: Any, **kwargs: Any) -> TensorRagged:
-        """The values as `torch.Tensor.to` gives them (device, dtype); the row splits follow the device."""
+        """Like `torch.Tensor.to`: the values change device and dtype, the row splits only the device."""
         values = self.values.to(*args, **kwargs)
         leaf = leaf_of(values)
         splits = self.row_splits.to(leaf.device, non_blocking=bool(kwargs.get("non_blocking", False)))
         return TensorRagged._trusted(values, splits)
 
     def pin_memory(self) -> TensorRagged:
-        """The same in pinned memory; a DataLoader calls it."""
+        """A copy in pinned memory; a DataLoader calls this."""
         return TensorRagged._trusted(self.values.pin_memory(), self.row_splits.pin_memory())
 
     def to_nested(self) -> Any:
-        """A nested tensor (jagged layout) over the values; of a nested column the steps are padded first."""
+        """A nested tensor (jagged layout) over the values; the steps of a nested column are padded first."""
         flat = self.values.to_padded() if isinstance(self.values, TensorRagged) else self.values
         return nested_of(flat, self.row_splits)
 
@@ -295,7 +295,7 @@ class TensorRagged(Ragged):
         return padded(flat, kept.row_splits, width, fill_value)
 
     def equals(self, other: object) -> bool:
-        """Whether `other` is a TensorRagged of the same rows."""
+        """Whether `other` is a TensorRagged with the same rows."""
         return isinstance(other, TensorRagged) and self.numpy().equals(other.numpy())
 
     def __repr__(self) -> str:
@@ -303,9 +303,9 @@ class TensorRagged(Ragged):
 
 
 def as_column(values: Any, what: str) -> Any:
-    """`values` as a column: an array of numbers, a BytesColumn, a Ragged, or lists that make one of these.
+    """`values` as a column; they are an array of numbers, a BytesColumn, a Ragged, or lists for one of these.
 
-    NumPy's own strings are refused: they lose trailing zeros.
+    NumPy's own strings are refused, because they lose trailing zeros.
     """
     if isinstance(values, (BytesColumn, Ragged)) or is_unknown(values):
         return values
@@ -336,7 +336,7 @@ def _column_of(values: Any) -> Any:
 
 
 def _dense_rows(column: Ragged) -> Any:
-    """A column whose rows are all of one length as a dense one; None for others."""
+    """The column as a dense one if all rows have the same length, else None."""
     inner = _dense_rows(column.values) if isinstance(column.values, Ragged) else column.values
     lengths = column.lengths()
     if inner is None or not len(lengths) or (lengths != lengths[0]).any() or is_unknown(inner):
@@ -346,14 +346,14 @@ def _dense_rows(column: Ragged) -> Any:
 
 
 def arrow_of(column: Any, binary_views: bool) -> Any:
-    """An Arrow array of any column."""
+    """Any column as an Arrow array."""
     if isinstance(column, np.ndarray):
         return dense_array(column)
     return column.to_arrow(binary_views=binary_views)
 
 
 def leaf_of(column: Any) -> Any:
-    """The values within all levels of rows: an array, a BytesColumn or a tensor."""
+    """The innermost values: an array, a BytesColumn or a tensor."""
     while isinstance(column, Ragged):
         column = column.values
     return column
@@ -372,12 +372,12 @@ def preview(column: Any, index: int) -> str:
 
 
 def is_unknown(values: Any) -> bool:
-    """Whether these are the values (none) of a column whose kind no record told: an empty object array."""
+    """Whether these are the values of a column of unknown type: an empty object array."""
     return isinstance(values, np.ndarray) and values.dtype.kind == "O" and values.size == 0
 
 
 def same_column(left: Any, right: Any) -> bool:
-    """Whether two columns are of one type with equal values (NaN equals NaN)."""
+    """Whether two columns have the same type and equal values (NaN equals NaN)."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         if left.dtype.kind == right.dtype.kind == "O":  # images of different sizes
             return len(left) == len(right) and all(map(np.array_equal, left, right))
@@ -386,7 +386,7 @@ def same_column(left: Any, right: Any) -> bool:
 
 
 def concat_columns(columns: Sequence[Any]) -> Any:
-    """Columns of one type joined along the rows; ValueError where types, dtypes or shapes differ."""
+    """Columns of one type, joined along the rows; ValueError if types, dtypes or shapes differ."""
     columns = [column for column in columns if not is_unknown(column)] or columns[:1]
     first = columns[0]
     for column in columns[1:]:
@@ -394,7 +394,7 @@ def concat_columns(columns: Sequence[Any]) -> Any:
         if same and isinstance(first, np.ndarray):
             same = column.dtype == first.dtype and column.shape[1:] == first.shape[1:]
         if not same:
-            raise ValueError(f"{describe(first)} and {describe(column)} do not join")
+            raise ValueError(f"cannot join {describe(first)} and {describe(column)}")
     if isinstance(first, np.ndarray):
         return np.concatenate(columns)
     return type(first).concat(columns)

@@ -1,4 +1,4 @@
-"""Byte strings that hold the buffers of arrays, one in each row, as columns of numbers."""
+"""Raw features as columns of numbers: each row is a byte string with the buffer of an array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["bad_row", "in_step", "raw_shape", "unpack"]
 
 
 def bad_row(column: Column, reason: str, row: int, outer: Any) -> DecodeError:
-    """The error of a row, which is a step of a feature list where there is an ``outer``."""
+    """The error for a row. With ``outer``, rows are steps of a feature list."""
     if outer is None:
         return DecodeError(reason, key=column.key, record=int(row))
     record = int(np.searchsorted(outer, row, "right")) - 1
@@ -26,12 +26,12 @@ def bad_row(column: Column, reason: str, row: int, outer: Any) -> DecodeError:
 
 
 def in_step(reason: str, step: int) -> str:
-    """What is wrong with one step of a feature list."""
+    """The reason of an error, for one step of a feature list."""
     return f"step {step} of this feature list: {reason}"
 
 
 def raw_shape(column: Column, length: int) -> tuple[int, ...] | None:
-    """The shape of the array in that many bytes, None where they do not make one."""
+    """The shape of an array of that many bytes; None if no array has this size."""
     assert column.shape is not None
     size = _unit(column)
     if -1 not in column.shape:
@@ -42,13 +42,13 @@ def raw_shape(column: Column, length: int) -> tuple[int, ...] | None:
 
 
 def _unit(column: Column) -> int:
-    """Bytes of an array whose open size is 1."""
+    """The bytes of an array whose variable size (-1) is 1."""
     assert column.shape is not None
     return math.prod(abs(extent) for extent in column.shape) * np.dtype(column.dtype).itemsize
 
 
 def unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
-    """Raw byte strings, one per row: a Ragged where the first size is open, else a dense array."""
+    """Raw byte strings, one per row, as a Ragged if the first size varies (-1), else as a dense array."""
     assert column.shape is not None
     if column.shape[:1] == (-1,):
         return _unpack_ragged(column, data, outer)
@@ -77,7 +77,7 @@ def unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
 
 
 def _unpack_ragged(column: Column, data: BytesColumn, outer: Any) -> Ragged:
-    """Rows that differ in their first size."""
+    """Rows whose first size varies."""
     assert column.shape is not None
     dtype, size = np.dtype(column.dtype), _unit(column)
     wrong = data.lengths % size != 0

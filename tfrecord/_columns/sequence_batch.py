@@ -15,7 +15,7 @@ from tfrecord._columns.tables import TableOptions, Text, table_options
 
 __all__ = ["SequenceBatch"]
 
-# So that a RecordBatch of SequenceExamples is known again, also after it went through a Parquet file.
+# Marks a RecordBatch of SequenceExamples, also when it is read back from a Parquet file.
 _SEQUENCE = {b"tfrecord.record_type": b"sequence_example"}
 _PREFIXES = ("context/", "feature_lists/")
 
@@ -23,7 +23,7 @@ _PREFIXES = ("context/", "feature_lists/")
 class SequenceBatch(ArrowBatch):
     """n SequenceExamples: `context` and `feature_lists`, two `ColumnBatch`es of n rows each.
 
-    In `feature_lists` a column is a `Ragged` over steps: of `Ragged` where steps differ in length.
+    In `feature_lists` a column is a `Ragged` of steps; if steps differ in length, a `Ragged` of `Ragged`.
     `len(batch)` is the number of rows.
     """
 
@@ -43,14 +43,14 @@ class SequenceBatch(ArrowBatch):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values together."""
+        """Total bytes of all values."""
         return self.context.nbytes + self.feature_lists.nbytes
 
     def __len__(self) -> int:
         return self.num_rows
 
     def __iter__(self) -> Iterator[ColumnBatch]:
-        """So that `context, feature_lists = batch` works."""
+        """Allows `context, feature_lists = batch`."""
         return iter((self.context, self.feature_lists))
 
     def __getitem__(self, rows: slice | Sequence[int] | npt.NDArray[Any]) -> SequenceBatch:
@@ -81,14 +81,14 @@ class SequenceBatch(ArrowBatch):
         return SequenceBatch, (self.context, self.feature_lists)
 
     def to_torch(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Both halves as `ColumnBatch.to_torch` gives them."""
+        """`ColumnBatch.to_torch` of both halves."""
         return self.context.to_torch(**options), self.feature_lists.to_torch(**options)
 
     def to_arrow(self, *, binary_views: bool = False, text: Text = False, nullable: bool = False) -> Any:
         """One pyarrow RecordBatch with columns `context/NAME` and `feature_lists/NAME`.
 
-        They are as `ColumnBatch.to_arrow` makes them; names in `text` are those of features, and
-        `nullable` changes the context alone. The schema's metadata says that it is a sequence.
+        `ColumnBatch.to_arrow` describes the columns. Names in `text` are those of features, and `nullable`
+        applies to the context only. The schema's metadata marks the batch as one of sequences.
         """
         names = dict.fromkeys((*self.context, *self.feature_lists))
         return self._to_arrow(table_options(names, binary_views=binary_views, text=text, nullable=nullable))
@@ -108,7 +108,7 @@ class SequenceBatch(ArrowBatch):
 
     @classmethod
     def from_arrow(cls, batch: Any) -> SequenceBatch:
-        """What `to_arrow` made, or other Arrow data of such names (ValueError for others); see
+        """The inverse of `to_arrow`, for any Arrow data with such column names (ValueError for others); see
         `ColumnBatch.from_arrow`."""
         whole = ColumnBatch.from_arrow(batch)
         halves = []

@@ -1,4 +1,4 @@
-"""Columns as tables of text and nulls: the choices that Arrow, pandas and polars leave to the user."""
+"""Options of tables for Arrow, pandas and polars: what is text, and what may be null."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Text = bool | Iterable[str]
 class TableOptions:
     """How columns become Arrow arrays.
 
-    `text` is True (all byte strings are text), False, or the names of those that are. With `nullable` a
-    feature that has one value in every record that has it is a plain column, and null where a record lacks
-    it; `single` says which those are, None leaves it to the rows at hand.
+    `text` is True (all byte strings are text), False, or the names of those that are. With `nullable`, a
+    feature with exactly one value in every record that has it becomes a plain column, with nulls for the
+    other records. `single` names these features; None means that the rows at hand decide.
     """
 
     binary_views: bool = False
@@ -34,7 +34,7 @@ class TableOptions:
     single: frozenset[str] | None = None
 
     def array(self, name: str, column: Any, present: BoolArray) -> Any:
-        """A column as an Arrow array; DecodeError, with column and row, for text that is not UTF-8."""
+        """A column as an Arrow array. Text that is not UTF-8 raises DecodeError with column and row."""
         is_text = self.text is True or (self.text is not False and name in self.text)
         if self.nullable and isinstance(column, Ragged) and self._is_single(name, column, present):
             places = np.cumsum(present) - 1
@@ -65,9 +65,9 @@ class TableOptions:
 def table_options(
     names: Iterable[str], *, binary_views: bool = False, text: Text = False, nullable: bool = False
 ) -> TableOptions:
-    """The options, checked against the columns there are.
+    """The options, checked against the names of the columns.
 
-    Raises KeyError for a name in `text` that is none of `names`, TypeError for a `text` of another type.
+    Raises KeyError for a name in `text` that is not in `names`, and TypeError for a `text` of another type.
     """
     if not isinstance(text, (bool, np.bool_)):
         wanted = (text,) if isinstance(text, str) else text
@@ -78,14 +78,14 @@ def table_options(
         known = list(names)
         for name in text:
             if name not in known:
-                raise KeyError(f"text names {name!r}, which is no column{near_matches(name, known)}")
+                raise KeyError(f"text names {name!r}, which is not a column{near_matches(name, known)}")
     return TableOptions(
         bool(binary_views), text if isinstance(text, frozenset) else bool(text), bool(nullable)
     )
 
 
 def column_with_nulls(array: Any, present: BoolArray) -> Any:
-    """A large list with null rows where they are not present."""
+    """A large list in which rows that are not present are null."""
     if present.all():
         return array
     pa = optional("pyarrow")
@@ -96,7 +96,7 @@ def column_with_nulls(array: Any, present: BoolArray) -> Any:
 
 
 def _not_text(name: str, column: Any, present: BoolArray | None) -> DecodeError:
-    """The error of the first row that holds bytes that are not UTF-8."""
+    """The error for the first row with bytes that are not UTF-8."""
     for row in range(len(column)):
         values = column[row]
         try:
@@ -104,7 +104,7 @@ def _not_text(name: str, column: Any, present: BoolArray | None) -> DecodeError:
                 value.decode()
         except UnicodeDecodeError:
             place = row if present is None else int(np.flatnonzero(present)[row])
-            return DecodeError("is no UTF-8 text; leave it as bytes", key=name, record=place)
+            return DecodeError("is not UTF-8 text; leave it as bytes", key=name, record=place)
     return DecodeError("the values changed while they were read", key=name)
 
 
@@ -116,8 +116,8 @@ def _strings(values: Any) -> Iterable[bytes]:
 
 
 def pandas_of(table: Any, nullable: bool) -> Any:
-    """A pandas DataFrame of an Arrow table; with `nullable` in pandas' own nullable types, so that integers
-    stay integers beside nulls."""
+    """An Arrow table as a pandas DataFrame; with `nullable` in pandas' own nullable types, so that integers
+    stay integers even if there are nulls."""
     pandas = optional("pandas")
     if not nullable:
         return table.to_pandas()

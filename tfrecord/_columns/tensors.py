@@ -1,4 +1,4 @@
-"""numpy arrays as torch tensors, and the steps on tensors that ragged columns need."""
+"""numpy arrays as torch tensors, and the tensor operations that ragged columns need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfrecord._optional import optional
 
 
 def tensor_of(array: npt.NDArray[Any]) -> Any:
-    """A writable tensor: the array's own memory where that is writable and contiguous, else a copy."""
+    """A writable tensor: over the memory of a writable, contiguous array, else a copy."""
     torch = optional("torch")
     array = np.ascontiguousarray(array)
     if not array.dtype.isnative:
@@ -25,7 +25,7 @@ def tensors_of(column: npt.NDArray[Any]) -> Any:
 
 
 def nested_of(values: Any, row_splits: Any) -> Any:
-    """A nested tensor in the jagged layout over `values`, cut at `row_splits`."""
+    """A nested tensor (jagged layout) over `values`, split at `row_splits`."""
     torch = optional("torch")
     if hasattr(torch.nested, "nested_tensor_from_jagged"):
         return torch.nested.nested_tensor_from_jagged(values, row_splits)
@@ -34,7 +34,7 @@ def nested_of(values: Any, row_splits: Any) -> Any:
 
 
 def padded(values: Any, row_splits: Any, width: int, fill_value: Any) -> Any:
-    """Rows of `values` side by side in a tensor (n, width, ...): short ones filled up, long ones cut."""
+    """The rows of `values` as a tensor (n, width, ...): short ones padded, long ones truncated."""
     torch = optional("torch")
     if not values.is_floating_point() and values.new_full((), fill_value).item() != fill_value:
         raise ValueError(f"fill value {fill_value!r} does not fit {values.dtype}")

@@ -13,7 +13,7 @@ _CELL = 60
 
 
 def bytes_text(view: memoryview | bytes) -> str:
-    """A byte string, or its beginning and its length."""
+    """A byte string, or its beginning and length."""
     if len(view) <= _BYTES:
         return repr(bytes(view))
     return f"{bytes(view[:_BYTES])!r}… ({len(view):,} bytes)"

@@ -1,4 +1,4 @@
-"""Columns' memory as Arrow arrays: without a copy where Arrow has a type for what is there."""
+"""Columns as Arrow arrays, without a copy if Arrow has a type for the data."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfrecord._optional import optional
 # inline, or 4 bytes of prefix, the buffer's number and an int32 offset into it.
 INLINE = 12
 _VIEW_MAX = (1 << 31) - 1
-# Buffers past 2 GiB are given to Arrow once per gibibyte in use, so that every offset fits int32.
+# A larger buffer is passed to Arrow once per gibibyte in use, so that every offset fits int32.
 _WINDOW_BITS = 30
 
 
 def dense_array(values: npt.NDArray[Any]) -> Any:
-    """A numpy array (n, ...) as a primitive array, or as fixed-size lists; no copy but for bool."""
+    """A numpy array (n, ...) as a primitive array or fixed-size lists; only bool is copied."""
     pa = optional("pyarrow")
     if values.dtype.kind == "O" and values.size:
         raise TypeError("images of different sizes have no Arrow type: give ImageFeature a full shape")
@@ -32,7 +32,7 @@ def dense_array(values: npt.NDArray[Any]) -> Any:
 
 
 def fixed_lists(array: Any, shape: Sequence[int]) -> Any:
-    """A flat array as nested fixed-size lists of `shape[1:]`, `shape[0]` of them."""
+    """A flat array as `shape[0]` nested fixed-size lists of shape `shape[1:]`."""
     pa = optional("pyarrow")
     count = len(array)
     for axis in range(len(shape) - 1, 0, -1):
@@ -42,7 +42,7 @@ def fixed_lists(array: Any, shape: Sequence[int]) -> Any:
 
 
 def list_array(row_splits: Int64Array, values: Any, present: BoolArray | None) -> Any:
-    """Large lists over `values`; rows that are not present are null."""
+    """Large lists over `values`. Rows that are not present are null."""
     pa = optional("pyarrow")
     validity = None
     if present is not None and not present.all():
@@ -57,7 +57,7 @@ def list_array(row_splits: Int64Array, values: Any, present: BoolArray | None) -
 
 @cache
 def knows_views() -> bool:
-    """Whether this pyarrow takes views over buffers (19 does), so that the type depends on nothing else."""
+    """Whether this pyarrow can make views over buffers (19 can). Nothing else decides the type."""
     pa = optional("pyarrow")
     empty = pa.py_buffer(b"")
     try:
@@ -73,9 +73,9 @@ def binary_array(
     lengths: Int64Array,
     buffer_ids: npt.NDArray[np.int32] | None,
 ) -> Any:
-    """`binary_view` over the buffers, no long value copied.
+    """`binary_view` over the buffers; long values are not copied.
 
-    None where a value has 2 GiB or more, and for a pyarrow that takes no views.
+    None if a value has 2 GiB or more, or if pyarrow cannot make views.
     """
     pa = optional("pyarrow")
     if not knows_views() or (len(lengths) and int(lengths.max()) > _VIEW_MAX):
@@ -91,7 +91,7 @@ def binary_array(
 
 
 def _groups(buffer_ids: npt.NDArray[np.int32]) -> list[tuple[int, Any]]:
-    """(buffer, its values' numbers) for each buffer in use."""
+    """(buffer, the numbers of its values) for each buffer in use."""
     if not len(buffer_ids):
         return []
     order = np.argsort(buffer_ids, kind="stable")
@@ -106,7 +106,7 @@ def _fill_views(
     lengths: Int64Array,
     rows: Any,
 ) -> None:
-    """The bytes that stand in the views themselves: whole short values, the first four of long ones."""
+    """Fill in the bytes that the views themselves hold: short values, and the start of long ones."""
     taken = np.where(lengths <= INLINE, lengths, 4)
     numbers = np.arange(len(views))[rows]
     flat = views.view(np.uint8).reshape(-1)
@@ -124,7 +124,7 @@ def _place(
     rows: Any,
     first: int,
 ) -> list[Any]:
-    """Number and offset of each long value; returns the Arrow buffers, counted on from `first`."""
+    """Fill in buffer number (from `first` on) and offset of each long value; return the Arrow buffers."""
     pa = optional("pyarrow")
     numbers = np.arange(len(views))[rows]
     numbers = numbers[lengths[numbers] > INLINE]
@@ -137,7 +137,7 @@ def _place(
 
 
 def large_binary_array(joined: bytes, splits: Int64Array) -> Any:
-    """`large_binary` over one run of bytes; `splits` (n + 1) cut it."""
+    """`large_binary` over one run of bytes, split at `splits` (n + 1)."""
     pa = optional("pyarrow")
     return pa.Array.from_buffers(
         pa.large_binary(), len(splits) - 1, [None, pa.py_buffer(splits), pa.py_buffer(joined)]
@@ -171,9 +171,9 @@ def masked(array: Any, present: BoolArray) -> Any:
 
 
 def text_of(array: Any) -> Any:
-    """Binary (in lists of any kind) as text, which copies it.
+    """Binary values, also within lists, as text. This copies them.
 
-    Raises ArrowInvalid where a value is not UTF-8.
+    Raises ArrowInvalid if a value is not UTF-8.
     """
     pa = optional("pyarrow")
     kind = array.type

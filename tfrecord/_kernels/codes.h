@@ -1,4 +1,4 @@
-/* Kinds and statuses, as codes.py has them. */
+/* Kinds and statuses, the same as in codes.py. */
 #ifndef TFRECORD_CODES_H
 #define TFRECORD_CODES_H
 

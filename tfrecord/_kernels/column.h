@@ -10,7 +10,7 @@
 
 typedef struct {
     int status;
-    int64_t slot; /* of the first bad one */
+    int64_t slot; /* the first bad slot */
     int64_t first, second;
 } column_fault;
 

@@ -1,4 +1,4 @@
-"""Types of the compiled encoders; what the arguments mean stands in `encode.pyx`."""
+"""Types of the compiled encoders; `encode.pyx` describes the arguments."""
 
 from collections.abc import Callable
 from typing import Any, final

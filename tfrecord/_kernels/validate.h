@@ -23,7 +23,7 @@ typedef struct {
     uint8_t kind;
 } check_guess;
 
-/* More than any map has: no entry is expected. */
+/* Longer than any entry, so that no entry matches. */
 #define CHECK_NOTHING 0xffffffffu
 
 typedef struct {

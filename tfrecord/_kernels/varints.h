@@ -1,8 +1,8 @@
 /* Packed varints, many at a time.
  *
- * The high bits of 64 bytes tell at once where values end. If all 64 end one, the bytes are widened directly;
- * else each value's bytes are loaded as one word and its 7-bit groups are pulled together (BMI2 pext). The widest way
- * that the processor has is chosen at run time; the portable one gives the same results and is tested as well.
+ * The high bits of 64 bytes show where values end. If each byte is a value, the bytes are widened directly; else the
+ * bytes of each value are loaded as one word and its 7-bit groups are joined (BMI2 pext). The widest version that the
+ * processor supports is chosen at run time; the portable one gives the same results and is tested as well.
  */
 #ifndef TFRECORD_VARINTS_H
 #define TFRECORD_VARINTS_H
@@ -18,7 +18,7 @@
 
 enum { SIMD_PORTABLE = 0, SIMD_AVX2 = 1, SIMD_AVX512 = 2 };
 
-/* The best level of this processor. On AMD before Zen 3 pext is microcode, slower than the portable way. */
+/* The best level of this processor. On AMD before Zen 3, pext is microcode and slower than the portable version. */
 static int varints_best_level(void) {
 #if VARINTS_X86
     __builtin_cpu_init();
@@ -46,7 +46,7 @@ static int64_t varints_count_portable(const uint8_t *data, size_t length) {
     return count;
 }
 
-/* Values until one starts at `stop` or behind it; a value must end before `end`. `*out` moves on, up to `room`. */
+/* Values until one starts at or after `stop`; a value must end before `end`. `*out` advances, up to `room`. */
 static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t *end, int64_t **out, int64_t *room) {
     wire_cursor cursor = {*data, end};
     int64_t *to = *out;
@@ -99,7 +99,7 @@ WIRE_INLINE int varints_has_long(uint64_t ends) {
     return runs != 0;
 }
 
-/* The loop of both widths; long values and the tail go one by one. */
+/* The loop of both widths; long values and the tail are read one by one. */
 #define VARINTS_DECODE_BODY(WIDEN, ENDS)                                                                     \
     const uint8_t *end = data + length;                                                                      \
     int64_t *to = *out;                                                                                      \
@@ -205,7 +205,7 @@ static int varints_check(const uint8_t *data, size_t length) {
     return data[length - 1] < 128 ? WIRE_OK : WIRE_TRUNCATED;
 }
 
-/* Values of a run that ends at a terminator. `*out` moves on, and never behind `room`, whatever the bytes have become
+/* Values of a run that ends at a terminator. `*out` advances, but never beyond `room`, even if the bytes have changed
  * since they were counted. WIRE_VARINT_TOO_LONG for a value of more than 10 bytes. */
 static int varints_decode(const uint8_t *data, size_t length, int64_t **out, int64_t *room, int level) {
 #if VARINTS_X86

@@ -42,11 +42,11 @@ _HELD = 32 << 20
 
 
 class Checker:
-    """Checks files on several threads; `on_damage` gets each damage once it is found and all earlier files
-    are done.
+    """Checks files on several threads. `on_damage` gets the damaged places in the order of the files.
 
-    `parse=False` does not check messages; `record_type` is the type of the payloads (`auto`: detected from
-    the first ones). `progress` is called, from any thread, with the number of bytes done since its last call.
+    With `parse=False`, messages are not checked. `record_type` is the type of the payloads (`auto`: detected
+    from the first ones). `progress` is called, from any thread, with the number of bytes done since its last
+    call.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Checker:
                 for result in results:
                     self._check_file(result, compression)
                 return results
-            # A thread that looks after a file mostly waits for the pool, or decompresses.
+            # The thread of a file mostly waits for the pool, or decompresses.
             with ThreadPoolExecutor(self.threads) as files:
                 try:
                     for _ in files.map(lambda result: self._check_file(result, compression), results):
@@ -93,7 +93,7 @@ class Checker:
         try:
             self._check(result, kind)
         except OSError as error:
-            if error.errno == errno.ENOSPC:  # of the disk for temporary files, not of this one
+            if error.errno == errno.ENOSPC:  # the disk for temporary files is full
                 raise
             words = error.strerror or str(error)
             self._damaged(Damage(result.path, None, None, None, "unreadable", words), result)
@@ -173,7 +173,7 @@ class Checker:
     def _check_block(
         self, data: memoryview, offsets: Any, lengths: Any, result: FileReport
     ) -> tuple[tuple[int, str] | None, list[tuple[int, str]]]:
-        """The first damaged frame of some, and the messages before it that are not valid."""
+        """The first damaged frame, and the messages before it that are not valid."""
         bad = check_frames(data, offsets, lengths)
         good = len(offsets) if bad is None else bad[0]
         places = (offsets[:good] + np.uint64(HEADER_SIZE)).astype(np.int64), lengths[:good].astype(np.int64)
@@ -205,7 +205,7 @@ class Checker:
             self.progress(result.size)
 
     def _rest_of_stream(self, path: str, kind: str, result: FileReport, error: CorruptRecordError) -> None:
-        """After a damaged length in a compressed file or behind a URL: look in a copy for what follows."""
+        """After a damaged length in a compressed file or behind a URL: find the next frames in a copy."""
         with opened(path, None) as stored, spooled() as spool:
             stream_damages = inflate(stored, kind, spool, self._turns.check) if kind else []
             data = map_file(spool) if kind else stored
@@ -218,7 +218,7 @@ class Checker:
             self._check_buffer(data, result, following, int(error.record or 0) + 1)
 
     def _drain(self, path: str, kind: str, result: FileReport) -> None:
-        """Frames ended too early; whether the stream itself is whole is still to be said."""
+        """The frames ended too early; read the rest to learn whether the stream itself is complete."""
         if path == STREAM:
             return
         try:
@@ -243,7 +243,7 @@ class Checker:
             result.record_type = result.settled.name
 
     def _messages(self, payloads: BytesColumn, result: FileReport) -> list[tuple[int, str]]:
-        """(row, what is wrong) of every payload that is not a valid message."""
+        """(row, reason) of every payload that is not a valid message."""
         if result.settled is None:
             self._settle(payloads, result)
         if not self.parse or result.record_type in ("", "bytes"):
@@ -253,13 +253,13 @@ class Checker:
     # What was found.
 
     def _advance(self, count: int, result: FileReport) -> None:
-        """So many more bytes of a plain file are done; of a compressed one they are not those of the file."""
+        """Report progress: `count` more bytes of a file. Those of a decompressed stream do not count."""
         self._turns.check()
         if self.progress is not None and not result.compression:
             self.progress(count)
 
     def _note(self, errors: list[Any], result: FileReport, end: int | None) -> None:
-        """Put errors of a stream, in their order, into the report; what comes after them is at `end`."""
+        """Add the errors of a stream to the report, in order; the next good record is at `end`."""
         for i, error in enumerate(errors):
             following = errors[i + 1].offset if i + 1 < len(errors) else end
             known = error.reason == "bad_payload_crc" and following is not None

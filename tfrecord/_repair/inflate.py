@@ -14,26 +14,26 @@ from indexer.inflaters import BadStreamError
 from indexer.zstd import FRAME_MAGIC, ZstdInflater, begins_frame
 
 _INPUT = 1 << 16
-# A stream is begun with little, because most of what only looks like the start of one shows it at once.
+# The first piece is small: most bytes that only look like the start of a stream fail at once.
 _FIRST_INPUT = 32
 _OUTPUT = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b\x08"
-# A gzip header: ten bytes, then by its flags an extra field, a file's name, a comment and a checksum.
+# A gzip header: ten bytes, then, depending on its flags, an extra field, a file name, a comment, a checksum.
 _HEADER = 10
 _EXTRA, _TEXTS, _HEADER_CHECKSUM = 4, (8, 16), 2
 _LONGEST_TEXT = 1 << 16
 _LONGEST_HEADER = _HEADER + 2 + 0xFFFF + 2 * _LONGEST_TEXT + 2
 _SEARCH = 1 << 18
-# A cut member may be decoded into the next one: so far, if the cut is inside a stored block.
+# Decoding a truncated member may run into the next one: by at most this much, inside a stored block.
 _OVERRUN = 1 << 16
-# So many members in a row are tried that start before where an earlier one stopped.
+# How many members in a row may start before the place where an earlier one stopped.
 _TRIES_BEHIND = 4
 _KEPT = 10_000
 
 
 @dataclass(frozen=True)
 class StreamDamage:
-    """Damage of the compressed stream: where in the compressed file, and the reason (see
+    """Damage to the compressed stream: its offset in the compressed file, and the reason (see
     `CompressionError`)."""
 
     offset: int
@@ -42,7 +42,7 @@ class StreamDamage:
 
 
 class _Deflate:
-    """One raw deflate stream out of a buffer, as far as it goes."""
+    """Decompresses one raw deflate stream of a buffer as far as possible."""
 
     def __init__(
         self, data: memoryview, at: int, check: Any, start: int, out: IO[bytes], look: Callable[[], object]
@@ -61,13 +61,13 @@ class _Deflate:
                 self._out.write(made)
                 self.checksum = self._check(made, self.checksum)
                 self.size += len(made)
-            # Behind the end zlib keeps showing input that it did not consume.
+            # After the end of the stream, zlib keeps returning the input that it did not consume.
             piece = self._inflater.unconsumed_tail
             if self._inflater.eof or (not piece and len(made) < _OUTPUT):
                 return
 
     def _fed(self, piece: Any) -> bool:
-        """Feed a piece; where it is damaged, go back to the state before it and return False."""
+        """Feed a piece. If it is damaged, restore the state from before and return False."""
         before = self._inflater.copy()
         checksum, size = self.checksum, self.size
         try:
@@ -82,7 +82,7 @@ class _Deflate:
         return True
 
     def run(self) -> str | None:
-        """None if the stream came to its end, else the reason. `at` is then just after the input used."""
+        """None if the stream is complete, else the reason. `at` is then just after the input used."""
         length = _FIRST_INPUT
         while not self._inflater.eof:
             piece = self._data[self.at : self.at + length]
@@ -97,14 +97,14 @@ class _Deflate:
         return None
 
     def _up_to_damage(self, piece: memoryview) -> None:
-        """Feed all that comes before the byte of a piece that is damaged."""
+        """Feed everything before the damaged byte of a piece."""
         while len(piece) > 1:
             half = len(piece) // 2
             piece = piece[half:] if self._fed(piece[:half]) else piece[:half]
 
 
 class GzipMembers:
-    """Where gzip members may start in `data`. The places that are asked for never go back."""
+    """Where gzip members may start in `data`. Callers must ask for ascending offsets."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -112,12 +112,12 @@ class GzipMembers:
         self._found: deque[tuple[int, int, bool]] = deque()
 
     def body(self, at: int) -> int | None:
-        """Where the deflate stream of the member at `at` starts; None where no member starts there."""
+        """The start of the deflate stream of the member at `at`; None if no member starts there."""
         self._search(at)
         return self._found[0][1] if self._found and self._found[0][0] == at else None
 
     def next(self, start: int) -> int:
-        """The first place from `start` on where a member may start, -1 where there is none."""
+        """The first offset, from `start` on, at which a member may start; -1 if there is none."""
         while start < len(self._data):
             self._search(start)
             while self._found:
@@ -129,7 +129,7 @@ class GzipMembers:
         return -1
 
     def _search(self, start: int) -> None:
-        """Forget what lies before `start`, and look at the next part where `start` is not in this one."""
+        """Forget what is before `start`, and search the next part if `start` is beyond this one."""
         while self._found and self._found[0][0] < start:
             self._found.popleft()
         if start >= self._searched:
@@ -138,8 +138,8 @@ class GzipMembers:
 
 
 def _member_starts(data: memoryview, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
-    """The gzip headers from `start` to `stop`: where each is, where its deflate stream starts, and whether
-    that stream's first bytes may be right."""
+    """The gzip headers from `start` to `stop`: the offset of each, that of its deflate stream, and whether
+    the first bytes of that stream can be valid."""
     part = bytes(data[start : stop + _LONGEST_HEADER])
     size = len(part)
     byte = np.frombuffer(part + bytes(16), np.uint8)
@@ -168,8 +168,8 @@ def _member_starts(data: memoryview, start: int, stop: int) -> Iterator[tuple[in
 
 
 def _may_be_deflate(byte: Any, at: Any, size: int) -> Any:
-    """Whether a deflate stream may start at each of these places, by the head of its first block (RFC 1951,
-    3.2.3)."""
+    """Whether a deflate stream can start at each of these offsets, judging by the header of its first block
+    (RFC 1951, 3.2.3)."""
     first, second = byte[at], byte[at + 1]
     kind = first & 6
     stored = (kind == 0) & (_pair(byte, at + 1) ^ _pair(byte, at + 3) == 0xFFFF)
@@ -178,7 +178,7 @@ def _may_be_deflate(byte: Any, at: Any, size: int) -> Any:
 
 
 def _begins(piece: memoryview) -> bool:
-    """Whether a deflate stream that starts with `piece` may give anything."""
+    """Whether a deflate stream that starts with `piece` can be decompressed at all."""
     try:
         zlib.decompressobj(-15).decompress(piece, 1)
     except zlib.error:
@@ -187,7 +187,7 @@ def _begins(piece: memoryview) -> bool:
 
 
 def _pair(byte: Any, at: Any) -> Any:
-    """The 16-bit numbers at some places."""
+    """The 16-bit numbers at some offsets."""
     return byte[at].astype(np.int64) | byte[at + 1].astype(np.int64) << 8
 
 
@@ -200,13 +200,13 @@ def _zlib_body(data: memoryview, at: int) -> int | None:
 def inflate(
     data: memoryview, kind: str, out: IO[bytes], look: Callable[[], object] = lambda: None
 ) -> list[StreamDamage]:
-    """Write to `out` (seekable) what every member of `data` holds, and return what was damaged: at most
-    10,000 places.
+    """Write the content of every member of `data` to `out` (seekable), and return the damage: at most 10,000
+    entries.
 
-    `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member the search for the next member goes on
-    from there, or from a little before, because a cut member may be decoded into the next one. A wrong
-    trailer costs nothing: what was decompressed is kept, since records have checksums of their own. `look` is
-    called now and then, and may raise to end this.
+    `kind` is `"gzip"` or `"zlib"`. After damage inside a gzip member, the search for the next member starts
+    there, or a little earlier, because decoding a truncated member may run into the next one. A wrong trailer
+    costs nothing: the decompressed bytes are kept, since records have checksums of their own. `look` is
+    called regularly and may raise to stop this.
     """
     members = GzipMembers(data)
     damages: list[StreamDamage] = []
@@ -237,7 +237,7 @@ def inflate(
                 if reason is None:
                     at = end
                     continue
-                note(end, reason, "the stream's own checksum does not fit or is cut")
+                note(end, reason, "the stream's own checksum does not match or is truncated")
             reached = max(reached, stream.at)
             following = max(following, stream.at - _OVERRUN if behind < _TRIES_BEHIND else reached)
         if kind != "gzip":
@@ -296,7 +296,7 @@ def _next_frame(data: memoryview, start: int) -> int:
 
 
 def any_set(data: memoryview, start: int, end: int) -> bool:
-    """Whether any byte of a part is not zero."""
+    """Whether any byte from `start` to `end` is not zero."""
     steps = range(start, end, _OUTPUT)
     return any(bytes(data[at : min(at + _OUTPUT, end)]).strip(b"\0") for at in steps)
 

@@ -1,4 +1,4 @@
-"""The bytes of a source as one buffer: mapped, spooled first if it is a stream, and decompressed."""
+"""The bytes of a source as one buffer: mapped and decompressed, and first copied to a file if necessary."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def forget(data: memoryview, start: int, end: int) -> None:
 
 @contextmanager
 def spooled(folder: str | None = None) -> Iterator[IO[bytes]]:
-    """An unlinked temporary file in `folder`, or where the system keeps them. Where the disk is full, the
+    """An unlinked temporary file in `folder`, or in the system's folder for them. If the disk is full, the
     error names the folder."""
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
@@ -56,7 +56,7 @@ def spooled(folder: str | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def opened(source: str, folder: str | None) -> Iterator[memoryview]:
-    """The bytes of a path, a URL or standard input. What is not a file is first copied to an unlinked
+    """The bytes of a path, a URL or standard input. Anything but a local file is first copied to an unlinked
     temporary file in `folder`."""
     with ExitStack() as stack:
         file: Any
@@ -75,9 +75,9 @@ def opened(source: str, folder: str | None) -> Iterator[memoryview]:
 def decompressed(
     data: memoryview, compression: str, folder: str | None
 ) -> Iterator[tuple[memoryview, str, list[StreamDamage]]]:
-    """The bytes without their compression, the name of the compression, and what is damaged of it.
+    """The decompressed bytes, the name of the compression, and the damage to the stream.
 
-    `compression` is `"auto"`, `""`, `"gzip"`, `"zlib"` or `"zstd"`. What could be decompressed is in an
+    `compression` is `"auto"`, `""`, `"gzip"`, `"zlib"` or `"zstd"`. The decompressed bytes are in an
     unlinked temporary file in `folder`.
     """
     kind = compression_of(data) if compression == "auto" else compression
@@ -87,13 +87,13 @@ def decompressed(
     with spooled(folder) as spool:
         damages = inflate_zstd(data, spool) if kind == "zstd" else inflate(data, kind, spool)
         if compression == "auto" and damages and not spool.tell() and any(FrameFinder(data).frames(0)):
-            yield data, "", []  # a plain file whose first bytes only look like a compressed one
+            yield data, "", []  # a plain file that only starts like a compressed one
         else:
             yield map_file(spool), kind, damages
 
 
 def compression_of(data: memoryview) -> str:
-    """`"gzip"`, `"zlib"`, `"zstd"` or `""` by content, also where the beginning of the stream is damaged."""
+    """`"gzip"`, `"zlib"`, `"zstd"` or `""`, by the content, even if the start of the stream is damaged."""
     head = bytes(data[:HEAD_SIZE])
     found = detect(head)
     if found is not None or is_frame(head):

@@ -1,4 +1,4 @@
-"""What was found in damaged files: one entry per damage, and the sums."""
+"""Reports about damaged files: one entry per damaged place, and totals."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MOST_ENTRIES = 10_000
 
 @dataclass(frozen=True)
 class Damage:
-    """One damaged place of a file; `str` makes one line of it.
+    """One damaged place in a file; `str` gives one line.
 
-    `record`: how many records, good or damaged, lie before it. `offset` and `length`: bytes, in the
-    decompressed stream where the file is compressed. `reason`: `truncated_header`, `truncated_record`,
+    `record`: how many records, good or damaged, come before it. `offset` and `length`: bytes, in the
+    decompressed stream if the file is compressed. `reason`: `truncated_header`, `truncated_record`,
     `bad_length_crc` or `bad_payload_crc` for a record; `bad_message` for a payload that is not a valid
     message; `truncated_stream`, `bad_stream` or `trailing_garbage` for the compression; `unreadable` for a
-    file that cannot be read. `detail` and `hint`: more about it, and what to do, "" where there is nothing to
-    say. `record`, `offset` and `length` are None where they are not known.
+    file that cannot be read. `detail` and `hint`: more about it, and what to do; they may be `""`. `record`,
+    `offset` and `length` are None if they are not known.
     """
 
     path: str
@@ -43,8 +43,7 @@ class FileReport:
 
     `records` counts the good ones. `size`: bytes of the file (of standard input: of its good records).
     `compression`: `""`, `"gzip"`, `"zlib"` or `"zstd"`. `record_type`: `"example"`, `"sequence_example"`,
-    `"bytes"`, or `""` where no record tells. `damages` holds at most 10,000 entries, `num_damages` counts
-    all.
+    `"bytes"`, or `""` if it is unknown. `damages` has at most 10,000 entries, `num_damages` counts all.
     """
 
     path: str
@@ -64,7 +63,7 @@ class FileReport:
 
 @dataclass
 class VerifyReport:
-    """What `verify` found: a `FileReport` for each file, in order, and sums over them."""
+    """What `verify` found: a `FileReport` for each file, in order, and totals."""
 
     files: list[FileReport]
 
@@ -75,17 +74,17 @@ class VerifyReport:
 
     @property
     def records(self) -> int:
-        """How many records are good."""
+        """The number of good records."""
         return sum(file.records for file in self.files)
 
     @property
     def num_damages(self) -> int:
-        """How many damages there are, also where `damages` does not hold all of them."""
+        """The number of damaged places, even if `damages` does not list all of them."""
         return sum(file.num_damages for file in self.files)
 
     @property
     def damages(self) -> list[Damage]:
-        """The damages of all files: at most 10,000 of each."""
+        """The damaged places of all files: at most 10,000 per file."""
         return [damage for file in self.files for damage in file.damages]
 
 
@@ -95,9 +94,9 @@ class SalvageReport:
 
     `records` and `bytes_written` (before compression) went to `output`. `damages` lists the damaged
     stretches, at most 10,000; `num_damages` counts all of them, `bytes_lost` their bytes. `stream_damages`
-    lists damage of the compression, at most 10,000 places. `size`: bytes of the source, decompressed.
-    `compression` is `""`, `"gzip"`, `"zlib"` or `"zstd"`; `hint` says what the file looks like where it
-    holds no record at all.
+    lists damage to the compressed stream, at most 10,000 entries. `size`: bytes of the source, decompressed.
+    `compression` is `""`, `"gzip"`, `"zlib"` or `"zstd"`. If the file holds no record at all, `hint` says
+    what it looks like.
     """
 
     path: str

@@ -1,9 +1,8 @@
 """Find the next whole frame after damage.
 
-A frame is believed only where both of its checksums fit, 64 bits in all, so bytes that merely look like a
-length are not mistaken for one. Headers are searched for at every byte with NumPy; what passes is checked by
-the framing kernel. Work stays linear in the size of the file, also where a hostile file is full of headers
-that fit.
+A frame counts only if both of its checksums match, 64 bits in all, so bytes that merely look like a length
+are not mistaken for one. NumPy looks for a header at every byte, and the framing kernel checks what it finds.
+The time is linear in the size of the file, even if a hostile file is full of matching headers.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from indexer.framing import (
     unmask_crc32c,
 )
 
-# The search starts small, because the next frame is mostly near, and goes on in larger and larger steps.
+# The search starts with a small block, because the next frame is usually near, and doubles it at each step.
 _FIRST_BLOCK = 1 << 12
 _BLOCK = 1 << 20
 _WORD = 0xFFFFFFFF
-# Payloads from this size on are checked from running checksums, so that many long candidates stay affordable.
+# Payloads of at least this size are checked by running checksums, which keeps many long candidates cheap.
 _LONG_PAYLOAD = 1 << 18
 _CHECKPOINT = 1 << 16
 _LONGEST = 1 << 40
@@ -39,8 +38,8 @@ _LONGEST = 1 << 40
 
 @lru_cache(maxsize=1)
 def _tables() -> npt.NDArray[np.uint32]:
-    """Eight tables of 256: the CRC of a byte that 0 to 7 zero bytes follow."""
-    # What is left of a CRC without its start and end values, which do not depend on the byte.
+    """Eight tables of 256: the CRC of a byte followed by 0 to 7 zero bytes."""
+    # The part of a CRC that depends on the byte, without the start and end values.
     rows = [
         [crc32c(bytes([byte]) + bytes(k)) ^ crc32c(bytes(k + 1)) for byte in range(256)] for k in range(8)
     ]
@@ -60,7 +59,7 @@ def length_checksums(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 
 
 def header_at(data: memoryview, offset: int) -> int | None:
-    """The payload length that the header at `offset` holds, None where no header fits there."""
+    """The payload length in the header at `offset`; None if there is no valid header."""
     if offset < 0 or offset > len(data) - HEADER_SIZE:
         return None
     header = data[offset : offset + HEADER_SIZE]
@@ -96,7 +95,7 @@ def length_from_checksum(stored: int) -> int:
 
 
 class _RangeChecksums:
-    """CRC-32C of any range of a buffer, for the price of at most two checkpoint blocks a range."""
+    """CRC-32C of any range of a buffer; each costs at most two checkpoint blocks."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -119,7 +118,7 @@ class _RangeChecksums:
         return result
 
     def _shift(self, crc: int, count: int) -> int:
-        """The CRC after `count` more zero bytes, as far as it depends on `crc` (zlib's crc32_combine)."""
+        """What `crc` contributes to the CRC after `count` more zero bytes (as in zlib's crc32_combine)."""
         k = 0
         while count >> k:
             if k == len(self._operators):
@@ -131,7 +130,7 @@ class _RangeChecksums:
         return crc
 
     def _prefix(self, offset: int) -> int:
-        """The CRC from where the checkpoints start up to `offset`."""
+        """The CRC of the bytes from the first checkpoint to `offset`."""
         if not self._points or offset < self._start:
             self._start, self._points = offset, [0]
         block = (offset - self._start) // _CHECKPOINT
@@ -147,7 +146,7 @@ class _RangeChecksums:
 
 
 class FrameFinder:
-    """Searches one buffer (a whole file) for frames of which both checksums fit."""
+    """Searches one buffer (a whole file) for frames whose checksums both match."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
@@ -157,7 +156,7 @@ class FrameFinder:
         self._ranges = _RangeChecksums(data)
 
     def headers(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
-        """(offset, payload length) of every header that fits at an offset in [start, stop), in order."""
+        """(offset, payload length) of every valid header at an offset in [start, stop), in order."""
         last = self.size - FRAME_OVERHEAD
         stop = last + 1 if stop is None else min(stop, last + 1)
         at, block = start, _FIRST_BLOCK
@@ -170,12 +169,12 @@ class FrameFinder:
             at, block = end, min(2 * block, _BLOCK)
 
     def _phase(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Headers at start, start + 8, start + 16 ... below stop."""
+        """Headers at start, start + 8, start + 16, ... below stop."""
         count = (stop - start + 7) // 8
         room = self.size - FRAME_OVERHEAD - start
         lengths: Any = np.ndarray((count,), "<u8", self._bytes, start)
         stored: Any = np.ndarray((count,), "<u4", self._bytes, start + 8, (8,))
-        # Zero pages would make every byte a candidate: a length of zero has one checksum only.
+        # Otherwise every byte of a zero page would be a candidate; a length of zero has only one checksum.
         likely = np.flatnonzero(
             (lengths <= np.uint64(room)) & ((lengths != 0) | (stored == self._zero_length))
         )
@@ -187,7 +186,7 @@ class FrameFinder:
         return [(offset, length) for offset, length in pairs if length <= self.size - FRAME_OVERHEAD - offset]
 
     def is_frame(self, offset: int, length: int) -> bool:
-        """Whether the payload behind a header that fits has its checksum too."""
+        """Whether the payload after a valid header matches its checksum too."""
         if length < _LONG_PAYLOAD:
             return check_frame(self.data, offset, length) is None
         start = offset + HEADER_SIZE
@@ -195,13 +194,15 @@ class FrameFinder:
         return self._ranges.masked(start, length) == stored
 
     def frames(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
-        """(offset, payload length) of every frame at an offset in [start, stop): frames inside frames too."""
+        """(offset, payload length) of every frame at an offset in [start, stop), even inside other frames."""
         return (pair for pair in self.headers(start, stop) if self.is_frame(*pair))
 
     def is_splice(self, offset: int) -> bool:
-        """Whether the frame at `offset`, which something damaged follows, is a header whose record is gone
-        and that now stands before the next whole frame: to it the next header is a payload of 8 bytes with
-        its checksum."""
+        """Whether the frame at `offset`, with damage after it, is only a header that lost its record.
+
+        Such a header says 8 bytes and is now followed directly by a whole frame, whose header looks like a
+        payload of 8 bytes with its checksum.
+        """
         if header_at(self.data, offset) != 8:
             return False
         following = header_at(self.data, offset + HEADER_SIZE)
@@ -210,17 +211,18 @@ class FrameFinder:
         return self.is_frame(offset + HEADER_SIZE, following)
 
     def chain_end(self, offset: int, limit: int) -> int:
-        """Where a run of whole frames from `offset` ends that lies within `limit`."""
+        """The end of the run of whole frames that starts at `offset` and lies within `limit`."""
         return offset + scan(self.data[offset:limit]).end
 
     def _aligned_end(self, offset: int, more: int = 2) -> int | None:
-        """Where the damaged frame at `offset` ends if nothing was inserted or removed, where that can be
-        told.
+        """The end of the damaged frame at `offset`, assuming that nothing was inserted or removed; None if it
+        cannot be known.
 
-        Tried: the length as stored (its checksum may be what is damaged), and the length that the stored
-        checksum belongs to. Believed where the file ends there, or a header that fits and whose record the
-        file has room for is there; where both are, the nearer end. Next to those, where another damaged frame
-        is there of which the same can be told, up to `more` of them.
+        Two lengths are tried: the stored one (only its checksum may be damaged), and the one that the stored
+        checksum belongs to. An end is accepted if the file ends there, or if a valid header is there whose
+        record fits into the file. If both lengths pass, the nearer end wins. If neither does, an end is also
+        accepted if another damaged frame is there whose end can be found the same way, through up to `more`
+        such frames.
         """
         if offset > self.size - HEADER_SIZE:
             return None
@@ -244,18 +246,18 @@ class FrameFinder:
         return min(ends, default=None)
 
     def _varints_before(self, end: int, floor: int) -> Iterator[tuple[int, int]]:
-        """(value, start) of what may be a varint that ends before `end`; it and a tag before it are above
-        `floor`."""
+        """(value, start) of each possible varint that ends just before `end`. It and the tag before it lie
+        after `floor`."""
         for start in range(end - 1, max(floor, end - 6), -1):
             piece = bytes(self.data[start:end])
             if piece[-1] < 0x80 and all(byte >= 0x80 for byte in piece[:-1]):
                 yield sum((byte & 0x7F) << (7 * i) for i, byte in enumerate(piece)), start
 
     def _value_at(self, offset: int, floor: int) -> int | None:
-        """The size of the bytes value that starts at `offset`, if a Feature's head is before it.
+        """The size of the bytes value that starts at `offset`, if the head of a Feature precedes it.
 
-        That is a map entry's or a list's tag, the Feature's size, a BytesList's tag and size, the first
-        value's tag and size. That the sizes fit into each other is what tells it from chance.
+        The head is the tag of a map entry or list, the Feature's size, a BytesList's tag and size, and the
+        first value's tag and size. The sizes must agree with each other, so this is hardly ever chance.
         """
         for size, at in self._varints_before(offset, floor):
             if self.data[at - 1] != 0x0A:
@@ -271,13 +273,13 @@ class FrameFinder:
         return None
 
     def _wrapped_until(self, damaged: int, offset: int) -> int | None:
-        """Where the value ends that holds the frames at `offset`; None where there is no sign that one does.
+        """The end of the value that contains the frames at `offset`; None if nothing shows that one does.
 
-        A payload may itself hold frames (a TFRecord file kept as a value): as the whole payload, or as the
-        first value of a feature of an Example.
+        A payload may itself contain frames (a TFRecord file stored as a value): it may be the whole payload,
+        or the first value of a feature in an Example.
         """
         length = header_at(self.data, damaged)
-        # A payload of 8 bytes and its checksum look like a header, too, but mostly of an absurd length.
+        # A payload of 8 bytes and its checksum also look like a header, but usually with an absurd length.
         if length is not None and length < _LONGEST and offset == damaged + HEADER_SIZE:
             return min(self.size, offset + length)
         held = self._value_at(offset, damaged)
@@ -286,13 +288,13 @@ class FrameFinder:
         return min(self.size, offset + held)
 
     def resume(self, damaged: int) -> int:
-        """Where reading goes on after the damaged frame at `damaged`: a header or a whole frame; else the
-        file's end.
+        """The offset at which to continue after the damaged frame at `damaged`: that of a header or a whole
+        frame, or the end of the file.
 
-        The search starts inside the damaged frame, because bytes may have been inserted or removed there.
-        Frames that are part of the damaged record's payload are told from the file's own where there is a
-        sign: what follows the damaged record is where its length says, or the frames fill a bytes field and
-        do not go beyond it.
+        The search starts inside the damaged frame, because bytes may have been inserted or removed there. It
+        may meet frames that belong to the payload of the damaged record. Two signs tell them from the frames
+        of the file: the next record is where the damaged record's length says, or the frames exactly fill a
+        bytes field.
         """
         aligned = self._aligned_end(damaged)
         at = damaged + (HEADER_SIZE if header_at(self.data, damaged) is not None else 1)

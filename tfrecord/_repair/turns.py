@@ -1,4 +1,4 @@
-"""The output of parallel jobs, in the order of the jobs."""
+"""Puts the output of parallel jobs into the order of the jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-# The most items that are kept for jobs whose turn has not come; then these jobs wait.
+# How many items are kept for jobs whose turn has not come. When there are more, these jobs wait.
 _KEPT = 10_000
 
 
