@@ -293,7 +293,7 @@ class TestRagged:
         [
             ([], "start at 0"),
             ([1, 4], "start at 0"),
-            ([0, 3, 2, 4], "fall, but do at row 1"),
+            ([0, 3, 2, 4], "decrease, but do at row 1"),
             ([0, 2], "end at 2, but there are 4"),
             ([0, 5], "end at 5"),
             ([[0, 4]], "one-dimensional"),

@@ -266,7 +266,7 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
         columns: dict[str, Any] = {}
         for batch in batches[1:]:
             if set(batch) != set(first):
-                raise ValueError(f"cannot join batches of the columns {list(first)} and {list(batch)}")
+                raise ValueError(f"batches of the columns {list(first)} and {list(batch)} cannot be joined")
         for name in first:
             try:
                 columns[name] = concat_columns([batch[name] for batch in batches])

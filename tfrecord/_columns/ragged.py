@@ -394,7 +394,7 @@ def concat_columns(columns: Sequence[Any]) -> Any:
         if same and isinstance(first, np.ndarray):
             same = column.dtype == first.dtype and column.shape[1:] == first.shape[1:]
         if not same:
-            raise ValueError(f"cannot join {describe(first)} and {describe(column)}")
+            raise ValueError(f"{describe(first)} and {describe(column)} cannot be joined")
     if isinstance(first, np.ndarray):
         return np.concatenate(columns)
     return type(first).concat(columns)

@@ -45,8 +45,10 @@ class TFDSReader(TFRecordReader):
         **reader_options: ``index``, ``verify``, ``on_error``, ``max_skips`` and so on, as for
             `TFRecordReader`.
 
-    Attributes: ``features`` (the tree of connectors), ``info`` (the content of `dataset_info.json`),
-        ``split``.
+    Attributes:
+        features: the tree of connectors.
+        info: the content of `dataset_info.json`.
+        split: the split as it was given.
 
     Raises:
         FileNotFoundError: the folder does not exist, or is not the folder of one version (the message lists
