@@ -388,7 +388,7 @@ def main() -> int:
     )
     parser.add_argument("target", choices=[*TARGETS, "encode"])
     parser.add_argument("--native", action="store_true", help="the C headers alone, without an interpreter")
-    parser.add_argument("--runs", type=int, help="with --native: so many inputs, instead of --seconds")
+    parser.add_argument("--runs", type=int, help="with --native: number of inputs, instead of --seconds")
     parser.add_argument("--seconds", type=int, default=1800, help="how long (default 1800)")
     parser.add_argument(
         "--work", type=Path, default=ROOT / "build" / "fuzz", help="folder of builds and corpora"

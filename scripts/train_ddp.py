@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Train on two processes, be killed in the middle of an epoch, go on with three, and count every record.
+"""Train on two processes, kill them in the middle of an epoch, continue with three, and count every record.
 
     python scripts/train_ddp.py [--data FILE] [--epochs 3] [--workers 1]
 
-A small model is trained on the MNIST file beside the checkout (or on data made here) by two gloo processes
-under DistributedDataParallel. In the middle of the second epoch they are killed (SIGKILL). Three processes
-load the last checkpoint and finish. Each process writes down which records it trained on; at the end the
-script checks that every record was seen exactly once in each epoch. Exit code 0: it was so; 1: it was not.
+Two gloo processes train a small model with DistributedDataParallel, on the MNIST file beside the checkout or
+on generated data. In the middle of the second epoch they are killed (SIGKILL). Three processes load the last
+checkpoint and finish. Each process logs which records it trained on. At the end the script checks that every
+record was seen exactly once in each epoch, and exits with 0 if so, else with 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHECKPOINT_EVERY = 5
 
 
 def prepare(source: Path, folder: Path) -> Path:
-    """The data with a number in each record, so that records can be counted, and its index."""
+    """Write the data with a number in each record, so that records can be counted, and with an index."""
     path = folder / "numbered.tfrecord"
     features = {
         "image_floats": tfrecord.FixedLenFeature((784,), "float"),
@@ -59,7 +59,7 @@ def prepare(source: Path, folder: Path) -> Path:
             {"image_floats": centers[label] + noise[i], "image_class": label}
             for i, label in enumerate(classes)
         ]
-        print(f"data: {len(rows)} made records ({source} is not there)")
+        print(f"data: {len(rows)} generated records ({source} does not exist)")
     with tfrecord.TFRecordWriter(path, index=True) as writer:
         for number, row in enumerate(rows):
             image, label = row["image_floats"], int(row["image_class"])
@@ -68,20 +68,20 @@ def prepare(source: Path, folder: Path) -> Path:
 
 
 def save(folder: Path, model: nn.Module, state: dict[str, Any]) -> None:
-    """A checkpoint, whole or not there at all."""
+    """Write a checkpoint, completely or not at all."""
     beside = folder / "checkpoint.tmp"
     torch.save({"model": model.state_dict(), "data": json.dumps(state)}, beside)
     os.replace(beside, folder / "checkpoint.pt")
 
 
 def write_down(folder: Path, *line: Any) -> None:
-    """A line of what this process did, for the count at the end."""
+    """Log what this process did, for the count at the end."""
     with open(folder / f"seen-{os.getpid()}.jsonl", "a") as log:
         log.write(json.dumps(line) + "\n")
 
 
 def train(rank: int, world_size: int, port: int, path: Path, folder: Path, epochs: int, workers: int) -> None:
-    """One process: `Ctrl-C`, kill -9 or a lost machine may come at any line of this."""
+    """One process. It may be killed, or its machine may fail, at any line."""
     os.setpgid(0, 0)  # a group of its own, so that its workers can be killed with it
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
@@ -92,7 +92,7 @@ def train(rank: int, world_size: int, port: int, path: Path, folder: Path, epoch
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
-    # The rank is torch.distributed's. The global order of batches is the same for any number of ranks.
+    # The rank comes from torch.distributed. Any number of ranks shares one global order of batches.
     dataset = TFRecordDataset(
         path,
         features={
@@ -114,13 +114,14 @@ def train(rank: int, world_size: int, port: int, path: Path, folder: Path, epoch
         first_epoch, position = state["epoch"], state["position"]
         if rank == 0:
             print(
-                f"{world_size} processes go on in epoch {first_epoch}, after {position} batches", flush=True
+                f"{world_size} processes continue in epoch {first_epoch}, after {position} batches",
+                flush=True,
             )
 
     for epoch in range(first_epoch, epochs):
-        dataset.set_epoch(epoch)  # keeps the position of the state that was loaded, if it is this epoch's
+        dataset.set_epoch(epoch)  # keeps the loaded position if it is in this epoch
         total = 0.0
-        # Ranks may differ by one batch at the end; Join lets the others wait for the last of it.
+        # One rank may have one more batch than others; Join makes them wait for it.
         with dist.algorithms.join.Join([model]):
             for step, batch in enumerate(loader):
                 loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
@@ -149,7 +150,7 @@ def free_port() -> int:
 
 
 def lines(folder: Path) -> list[list[Any]]:
-    """All whole lines written down so far."""
+    """All complete lines that were logged so far."""
     return [
         json.loads(line)
         for log in folder.glob("seen-*.jsonl")
@@ -159,7 +160,7 @@ def lines(folder: Path) -> list[list[Any]]:
 
 
 def run(world_size: int, path: Path, folder: Path, options: argparse.Namespace, *, kill: bool) -> None:
-    """Train on so many processes; `kill` ends them in the middle of the second epoch."""
+    """Train on `world_size` processes; with `kill`, end them in the middle of the second epoch."""
     context = mp.start_processes(
         train,
         (world_size, free_port(), path, folder, options.epochs, options.workers),
@@ -189,10 +190,9 @@ def run(world_size: int, path: Path, folder: Path, options: argparse.Namespace, 
 def check(
     before: list[list[Any]], after: list[list[Any]], state: dict[str, Any], options: argparse.Namespace
 ) -> bool:
-    """Whether the model that came out has seen every record exactly once in each epoch.
+    """Whether the final model has seen every record exactly once in each epoch.
 
-    What the first processes did after the checkpoint was lost with them: the model went back to the
-        checkpoint.
+    What the first processes did after their last checkpoint is lost, as the model was restored from it.
     """
     kept = [line for line in before if (line[0], line[1]) <= (state["epoch"], state["position"])]
     total = options.records

@@ -12,8 +12,8 @@ from benchlib.plan import Plan
 
 def _index_builds(plan: Plan) -> Iterator[Case]:
     for shape in plan.chosen("small", "tab", "img"):
-        # Index files go to memory where the system has such a folder: a build waits for the disk twice (fsync
-        # of the file and of its folder), which tells of the disk. One row and one target keep that in view.
+        # Index files go to memory if the system has such a folder: a build waits for the disk twice (fsync of
+        # the file and of its folder), which measures the disk. One row and one target show that too.
         disk = plan.spec(shape)
         spec = disk | {"in_memory": True}
         contenders = [
@@ -28,8 +28,8 @@ def _index_builds(plan: Plan) -> Iterator[Case]:
             Target("validated index build, synced to disk", "disk", ("lineage",), 20),
         ]
         if shape.name == "img":
-            # The promise compares passes over a file in page cache: both map it afresh. A sum over an array
-            # that is in memory already shows what the map itself costs.
+            # The target compares passes over a file in the page cache: both map it anew. The sum over an
+            # array that is already in memory shows what the map itself costs.
             for source, label in (("map", "sum as uint64, from a map"), ("memory", "sum as uint64, array")):
                 more = spec | {"source": source}
                 contenders.append(Contender(f"sum_{source}", label, "numpy", "sum", more))
@@ -140,7 +140,7 @@ def read(plan: Plan) -> Iterator[Case]:
 def random(plan: Plan) -> Iterator[Case]:
     """256 random positions at a time, raw and decoded, against array_record's raw records."""
     options = (("ar", "group_size:1"), ("ar_plain", "group_size:1,uncompressed"))
-    # array_record reads with a pool of threads; the promise is about one CPU, its best is shown too.
+    # array_record reads with a pool of threads. The target is for one CPU; its best is shown too.
     for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
         spec = plan.spec(
             shape, take=256, draws=max(2, int(plan.scale * (20 if shape.name == "img" else 100)))
@@ -175,7 +175,7 @@ def random(plan: Plan) -> Iterator[Case]:
 
 
 def write(plan: Plan) -> Iterator[Case]:
-    """Columns or dicts to a file (in memory where the system has such a folder: no waiting for a disk)."""
+    """Columns or dicts to a file (in memory if the system has such a folder, to avoid waiting for a disk)."""
     for shape in plan.chosen("tab", "small", "tok", "ids", "vec", "img"):
         spec = plan.spec(shape, limit=plan.some(min(shape.records, 20_000)), in_memory=True)
         part = spec | {"limit": plan.some(max(200, min(shape.records // 20, 5_000)))}

@@ -1,4 +1,4 @@
-"""What is compared of images: an epoch of JPEGs that are decoded to pixels."""
+"""Comparisons on images: an epoch of JPEGs decoded to pixels."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _contender(
 
 
 def _file(folder: Path, count: int, seed: int) -> Path:
-    """Smooth shapes with noise on them, as photos of about 20 kB: the same for the same seed."""
+    """Smooth shapes with noise, like photos of about 20 kB; determined by the seed."""
     from PIL import Image
 
     path = folder / f"jpeg-{count}-{seed}-{_SIDE}.tfrecord"

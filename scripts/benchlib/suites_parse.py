@@ -1,4 +1,4 @@
-"""What is compared of parsing bytes in memory, and the sweeps for the plot."""
+"""Comparisons on parsing bytes in memory, and the sweeps for the plot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DECODE_TARGETS = {"small": 10.0, "tab": 5.0, "tok": 3.0, "ids": 3.0, "vec": 1.6,
 
 
 def parsers(spec: dict[str, Any]) -> tuple[Contender, ...]:
-    """Everybody who parses a batch in memory (and DALI, which only parses what it reads), on one CPU.
+    """All libraries that parse a batch in memory (and DALI, which only parses what it reads), on one CPU.
 
     Each gets the batch in its own container: a BytesColumn, a string tensor, a list of bytes.
     """
@@ -92,7 +92,7 @@ def decode(plan: Plan) -> Iterator[Case]:
 
 
 def lists(plan: Plan) -> Iterator[Case]:
-    """Lists of bytes, as users have them, beside the same bytes in one buffer, in batches of all sizes."""
+    """Lists of bytes, as users have them, against the same bytes in one buffer, in batches of all sizes."""
     for shape in plan.chosen("small", "tab", "tok", "vec"):
         for size in (1, 32, 1024, 8192):
             if size > shape.records:
@@ -111,7 +111,7 @@ def lists(plan: Plan) -> Iterator[Case]:
 
 
 def threads(plan: Plan) -> Iterator[Case]:
-    """Two threads beside one: over large batches in memory, and over a pass of usual batches."""
+    """Two threads against one: large batches in memory, and a pass in batches of the usual size."""
     for shape in plan.chosen("tab", "tok", "vec"):
         size = min(SHARED[shape.name], shape.records)
         for task, batch, what in (("decode", size, "in memory"), ("read", shape.batch, "of a file")):
@@ -129,12 +129,12 @@ def threads(plan: Plan) -> Iterator[Case]:
 
 
 def _drawn(spec: dict[str, Any]) -> tuple[Contender, ...]:
-    """One line of the plot for each library: its fastest way."""
+    """One line of the plot for each library: its fastest method."""
     return tuple(c for c in parsers(spec) if c.key in ("ours", "tf_fixed", "bsl_schema", "dali"))
 
 
 def sweeps(plan: Plan) -> Iterator[tuple[str, float, Case]]:
-    """Parsing against batch size, record size and number of features: panel, place on its axis, case."""
+    """Parsing against batch size, record size and number of features: panel, x value, case."""
     tab = plan.shape("tab")
     for size in (1, 4, 16, 64, 256, 1024, 4096, 16384):
         if size > tab.records:

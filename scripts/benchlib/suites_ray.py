@@ -1,4 +1,4 @@
-"""What is compared of Ray Data: rows to the driver, rows within the workers, and the driver's memory."""
+"""Comparisons on Ray Data: rows to the driver, rows within the workers, and the driver's memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchlib.plan import Plan
 
 
 def ray(plan: Plan) -> Iterator[Case]:
-    """A data set through Ray on two CPUs, beside Ray's own reader, and beside our splits without Ray."""
+    """A data set through Ray on two CPUs, against Ray's own reader, and against our splits without Ray."""
     for shape in plan.chosen("tab"):
         warm = plan.spec(shape.scaled(0.01))["path"]
         small = plan.spec(shape.scaled(0.1), batch=8192, warm=warm)

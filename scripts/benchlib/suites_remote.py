@@ -1,4 +1,4 @@
-"""What is compared of URLs: random records, and epochs, against a local server that delays its answers."""
+"""Comparisons on URLs: random records and epochs from a local server that delays its answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def remote(plan: Plan) -> Iterator[Case]:
                 )
             server.delay = 0.015
             yield _epochs(shape.name, at_url, spec, cache)
-        small = _drawn(plan.spec(shape.scaled(0.1), take=256, draws=8))  # that server copies all for a range
+        small = _drawn(
+            plan.spec(shape.scaled(0.1), take=256, draws=8)
+        )  # for a range, that server copies the whole object
         with ExitStack() as stack:
             found = _bucket(stack, name, Path(small["path"]).read_bytes())
             if found is not None:
@@ -47,7 +49,7 @@ def remote(plan: Plan) -> Iterator[Case]:
 
 
 def _drawn(spec: dict[str, Any]) -> dict[str, Any]:
-    """With where the records of each draw are, for those who know no records."""
+    """Adds the byte ranges of each draw, for libraries that do not know records."""
     places = frames(spec["path"])
     return spec | {"ranges": [[places[position] for position in drawn] for drawn in draws(spec)]}
 
@@ -85,7 +87,7 @@ def _epochs(shape: str, at_url: dict[str, Any], local: dict[str, Any], cache: st
 
 
 def _bucket(stack: ExitStack, name: str, data: bytes) -> dict[str, Any] | None:
-    """The object in a bucket of a local S3 server; None where moto is missing."""
+    """The object in a bucket of a local S3 server; None if moto is missing."""
     try:
         import boto3  # type: ignore[import-not-found, import-untyped, unused-ignore]
         from moto.server import ThreadedMotoServer  # type: ignore[import-not-found, unused-ignore]

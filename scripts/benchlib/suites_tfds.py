@@ -1,4 +1,4 @@
-"""What is compared of folders in the form of TFDS: examples one by one, and batches of columns."""
+"""Comparisons on TFDS folders: examples one by one, and batches of columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPES = {"float": "float32", "int": "int64"}
 
 
 def tfds(plan: Plan) -> Iterator[Case]:
-    """A pass over a split: a table of numbers, and images that stay as they are stored."""
+    """A pass over a split: a table of numbers, and images that are not decoded."""
     for shape in plan.chosen("tab", "img"):
         spec = plan.spec(shape)
         spec["folder"] = str(_folder(shape, Path(spec["path"])))

@@ -1,4 +1,4 @@
-"""What is compared of training loops: epochs through a DataLoader, and a cold page cache."""
+"""Comparisons on training loops: epochs through a DataLoader, and a cold page cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def torch(plan: Plan) -> Iterator[Case]:
 
 
 def _epochs(spec: dict[str, Any]) -> Iterator[Contender]:
-    """The ways through an epoch: ours shuffled and in order, the lineage's queue, tf.data."""
+    """An epoch by each contender: ours shuffled and in order, the lineage's queue, tf.data."""
     queue = spec | {"shuffle": 1024}
     for workers in _WORKERS:
         text = f"{workers} workers"
@@ -54,7 +54,7 @@ def _epoch_targets(factor: float) -> Iterator[Target]:
 
 
 def _kernel_readahead(path: Path) -> str:
-    """How much the kernel reads around a fault on the file's device."""
+    """How much the kernel reads around a page fault on the file's device."""
     device = path.stat().st_dev
     place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     for folder in (place, place.resolve().parent):  # a partition has its disk's setting

@@ -1,4 +1,4 @@
-"""fsspec, and s3fs through it, as a user of ranges would use them."""
+"""fsspec, and s3fs through it: byte ranges as a user would read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The side of the reader that this library descends from (1.14.6, in an environment of its own)."""
+"""The side of tfrecord 1.14.6, from which this library descends, in its own environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from benchlib.common import Run, Spec, Task, read_payloads, scratch
 
-# By name, not by statement: it is another package than the one beside this file, which has the same name.
+# By name, because it is not the package of this checkout, which has the same name.
 lineage: Any = importlib.import_module("tfrecord")
 create_index: Any = importlib.import_module("tfrecord.tools.tfrecord2idx").create_index
 _TYPENAMES = {"byte": "bytes_list", "float": "float_list", "int": "int64_list"}
@@ -28,7 +28,7 @@ def _description(spec: Spec) -> dict[str, str]:
 
 
 def index(spec: Spec) -> Run:
-    """``create_index``: hops over the frames, checks nothing, writes the text index."""
+    """``create_index``: scans the headers, checks nothing, writes the text index."""
 
     def run() -> int:
         with scratch(spec) as folder:
@@ -76,7 +76,7 @@ def read(spec: Spec) -> Run:
 
 
 def write(spec: Spec) -> Run:
-    """``TFRecordWriter.write`` of one dict a record."""
+    """``TFRecordWriter.write``, one dict per record."""
     path, description = spec["path"], _description(spec)
     loader = islice(lineage.tfrecord_loader(path, None, description), spec["limit"])
     data = [{key: (value, description[key]) for key, value in record.items()} for record in loader]

@@ -1,4 +1,4 @@
-"""How fast plain NumPy goes over the same bytes: the measure for a checked pass over large records."""
+"""How fast plain NumPy reads the same bytes: the limit for a checked pass over large records."""
 
 from __future__ import annotations
 

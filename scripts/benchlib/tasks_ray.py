@@ -48,8 +48,8 @@ def rows_to_driver(dataset: Any, batch: int) -> int:
 
 
 def timed(read: Callable[[str], int], spec: Spec) -> Run:
-    """A pass over the file, timed, after one over a small file: Ray ends worker processes that are idle, and
-    starting new ones is not what is measured."""
+    """A timed pass over the file, after one over a small file: Ray ends idle worker processes, and starting
+    new ones must not be measured."""
 
     def run() -> dict[str, Any]:
         read(spec["warm"])

@@ -34,7 +34,7 @@ def _features(spec: Spec) -> dict[str, Any]:
 
 
 def decode(spec: Spec) -> Run:
-    """``tf.io.parse_example`` in a ``tf.function``, over batches that are tensors already."""
+    """``tf.io.parse_example`` in a ``tf.function``, on batches that are already tensors."""
     features = _features(spec)
     batches = [tf.constant(batch) for batch in batches_of(spec)]
     parse = tf.function(
@@ -52,7 +52,7 @@ def decode(spec: Spec) -> Run:
 
 
 def decode_one(spec: Spec) -> Run:
-    """``tf.io.parse_single_example`` in a ``tf.function``, one record a call."""
+    """``tf.io.parse_single_example`` in a ``tf.function``, one record per call."""
     features = _features(spec)
     records = [tf.constant(record) for record in read_payloads(spec["path"], spec["limit"])]
     parse = tf.function(

@@ -41,7 +41,7 @@ _DTYPE = {"bytes": "bytes", "float": "float32", "int": "int64"}
 
 
 def version() -> str:
-    """The engine, and the version where it is installed."""
+    """The version, if it is installed, and the engine."""
     return f"{getattr(tfrecord, '__version__', 'checkout')} ({tfrecord.engine})"
 
 
@@ -66,7 +66,7 @@ def _own_index(path: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
 
 
 def _reader(spec: Spec, **options: Any) -> tuple[Any, Any]:
-    """A reader as the request describes it, and what has to live as long."""
+    """The reader of a request, and an object that must live as long as the reader."""
     keep: Any = None
     index: Any = False
     if spec.get("index"):
@@ -75,7 +75,7 @@ def _reader(spec: Spec, **options: Any) -> tuple[Any, Any]:
 
 
 def _holding(keep: Any, run: Run) -> Run:
-    """``run``, which keeps a temporary folder alive as long as it lives itself."""
+    """``run``, which also keeps a temporary folder alive."""
 
     def held() -> int | dict[str, Any]:
         return run() if keep is None or keep.name else 0
@@ -143,7 +143,7 @@ def open_one(spec: Spec) -> Run:
 
 
 def many(spec: Spec) -> Run:
-    """One-record files in random order under a small limit of open files; every value is looked at."""
+    """Files of one record each, in random order, with a low limit of open files; every value is checked."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (spec["open_files"], hard))
     order = list(range(spec["files"]))
@@ -170,7 +170,7 @@ def decode(spec: Spec) -> Run:
 
 
 def decode_one(spec: Spec) -> Run:
-    """``parse_single_example``: one dict a record; with ``described`` False whatever the record has."""
+    """``parse_single_example``: one dict per record; with ``described`` False, of all features."""
     short = {name: kind for name, kind, _ in spec["features"]} if spec.get("described", True) else None
     records = read_payloads(spec["path"], spec["limit"])
 
@@ -209,7 +209,7 @@ def random_read(spec: Spec) -> Run:
 
 
 def _set_readahead(which: str) -> None:
-    """Take readahead away from the files of this process, which is used for nothing else."""
+    """Turn readahead off for the files of this process, which does nothing else."""
     from indexer.files import DataFile
     from indexer.localfile import MappedFile
 
@@ -284,7 +284,7 @@ def write_columns(spec: Spec) -> Run:
 
 
 def write_records(spec: Spec) -> Run:
-    """``write`` of one dict a record."""
+    """``write``, one dict per record."""
     short = {name: kind for name, kind, _ in spec["features"]}
     loader: Any = islice(tfrecord.tfrecord_loader(spec["path"], None, short), spec["limit"])
     data = [{key: (value, short[key]) for key, value in record.items()} for record in loader]
@@ -357,7 +357,7 @@ def images(spec: Spec) -> Run:
 
 
 def image_transform(spec: Spec) -> Run:
-    """The same by hand: Pillow in a transform."""
+    """The same without ImageFeature: Pillow in a transform."""
     import io
 
     import torch

@@ -35,7 +35,7 @@ def _answer(request: dict[str, Any], module: Any, runs: dict[str, Any]) -> dict[
 
 
 def _measure(run: Any, at_least: float) -> dict[str, Any]:
-    """Whole passes for ``at_least`` so many seconds: a short one alone would show the scheduler's slices."""
+    """Complete passes for at least ``at_least`` seconds, because a short one would measure the scheduler."""
     gc.collect()
     passes, handled = 0, 0
     start = time.perf_counter()
@@ -52,7 +52,7 @@ def _measure(run: Any, at_least: float) -> dict[str, Any]:
 
 def main() -> int:
     """Serve requests until standard input ends."""
-    # What a library prints must not mix with the answers.
+    # Output of a library must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     scripts = Path(__file__).resolve().parents[1]

@@ -1,5 +1,5 @@
-/* Fuzzes the encoder of columns without an interpreter: arrays of any content, also splits and places that are none. What
- * was measured is written into exactly as many bytes, and the frames are good. */
+/* Fuzzes the encoder of columns without an interpreter, with arrays of any content, including invalid splits and offsets.
+ * Exactly as many bytes as measured must be written, and the frames must be valid. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ typedef struct {
 
 static uint8_t next(input *in) { return in->at < in->end ? *in->at++ : 0; }
 
-/* An array of `count` numbers, each of one byte of the input, or of eight where that is 255. */
+/* An array of `count` numbers, each from one byte of the input, or from the next eight if that byte is 255. */
 static int64_t *numbers(input *in, size_t count) {
     int64_t *array = (int64_t *)malloc(count ? 8 * count : 1);
     REQUIRE(array);
@@ -32,7 +32,7 @@ static int64_t *numbers(input *in, size_t count) {
     return array;
 }
 
-/* Splits that grow, but for a step of 255. */
+/* Splits that increase, except for a step of 255. */
 static int64_t *splits(input *in, size_t count) {
     int64_t *array = (int64_t *)malloc(8 * count), total = 0;
     REQUIRE(array);

@@ -1,6 +1,6 @@
-/* Fuzzes framing, checksums and the text index without an interpreter: every way to compute the checksum must agree with
- * the table. Inputs are those of `check_framing` in scripts/fuzz.py: the first byte says how to scan, and whether the rest
- * is frames as it is or the payloads to make them of. */
+/* Fuzzes framing, checksums and the text index without an interpreter: every way to compute a checksum must agree with
+ * the tables. Inputs are those of `check_framing` in scripts/fuzz.py: the first byte says how to scan, and whether the
+ * rest is used as frames or describes payloads to put into frames. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static void put_le(uint8_t *to, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* Frames of the payloads that the input describes, as long as there is room. */
+/* Frames of the payloads that the input describes, as far as they fit. */
 static size_t make_frames(const uint8_t *data, size_t size, uint8_t *made, size_t room) {
     size_t used = 0;
     for (size_t at = 0; at < size;) {

@@ -64,7 +64,7 @@ static void prepare(scan_table *table, const request *columns, uint32_t count, i
     REQUIRE(!table_prepare(table));
 }
 
-/* Room for a column, as the kernel makes it: of exactly the right size, so that the sanitizer sees every byte beyond. */
+/* Memory for a column, of exactly the right size, so that the sanitizer detects any access beyond it. */
 static void make_room(decode_chunk *chunk, int t, uint32_t i) {
     scan_column *column = &chunk->tables[t].columns[i];
     column_output *out = &chunk->outputs[t][i];
@@ -117,7 +117,7 @@ static void release(decode_chunk *chunk) {
     chunk_free(chunk);
 }
 
-/* A number that says what was found: of the same columns, the same one. `records` are all those of the batch. */
+/* A hash of the columns: equal for equal columns. `records` are all those of the batch. */
 static uint64_t digest_of(const decode_chunk *chunk, const scan_record *records) {
     uint64_t digest = 7;
     for (int t = 0; t < chunk->num_tables; t++) {
@@ -141,11 +141,11 @@ static uint64_t digest_of(const decode_chunk *chunk, const scan_record *records)
     return digest;
 }
 
-/* Decodes the records; gives the first failure's status, else 0. `bad` as in decode_chunk. */
+/* Decodes the records; returns the status of the first failure, else 0. `bad` as in decode_chunk. */
 static int decode(const request *columns, uint32_t count, scan_record *records, int64_t rows, int level, uint8_t *bad,
                   int64_t *good, uint64_t *digest) {
     decode_chunk chunk = {0};
-    scan_record all[MOST_ROWS]; /* the chunk moves its own where bad ones are left out */
+    scan_record all[MOST_ROWS]; /* the chunk moves its own records if bad ones are left out */
     int planned = 0, status;
     memcpy(all, records, (size_t)rows * sizeof *all);
     chunk.num_tables = 1;

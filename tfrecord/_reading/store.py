@@ -316,8 +316,11 @@ class RecordStore:
         except RemoteError:
             raise
         except TFRecordError:
-            for place in range(len(positions)):
-                yield self.fetch(positions[place : place + 1])
+            if len(positions) == 1:
+                raise
+            half = len(positions) // 2
+            yield from self.fetch_in_order(positions[:half])
+            yield from self.fetch_in_order(positions[half:])
             return
         yield whole
 

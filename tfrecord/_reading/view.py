@@ -14,7 +14,7 @@ from tfrecord._reading.decoder import Batch, RecordDecoder
 from tfrecord._reading.index_columns import dense_plans, find_type, known_schema, read_schema
 from tfrecord._reading.missing import check_known, warn_of_absent
 from tfrecord._reading.rows import RowBatch
-from tfrecord._reading.store import RecordStore
+from tfrecord._reading.store import Fetched, RecordStore
 
 __all__ = ["RecordView"]
 
@@ -84,18 +84,22 @@ class RecordView:
 
     def fetch(self, positions: Int64Array) -> RowBatch:
         """The payloads at these positions; damaged ones are left out if damage is skipped."""
-        fetched = self.store.fetch(self.stored(positions))
+        return self._located(self.store.fetch(self.stored(positions)))
+
+    def fetch_in_order(self, positions: Int64Array) -> Iterator[RowBatch]:
+        """`fetch` in one or more parts: if it raises, the payloads before the damage come first."""
+        return map(self._located, self.store.fetch_in_order(self.stored(positions)))
+
+    def _located(self, fetched: Fetched) -> RowBatch:
         return RowBatch(fetched.payloads, self.store.paths, *self.store.places(fetched.positions))
 
     def rows(self) -> Iterator[RowBatch]:
         """All payloads in order, as they arrive; good ones come before the damage after them raises."""
-        store = self.store
         if self.selection is None:
-            yield from store.rows()
+            yield from self.store.rows()
             return
-        for first in range(0, len(self.selection), _WINDOW):
-            for fetched in store.fetch_in_order(self.selection[first : first + _WINDOW]):
-                yield RowBatch(fetched.payloads, store.paths, *store.places(fetched.positions))
+        for first in range(0, len(self), _WINDOW):
+            yield from self.fetch_in_order(np.arange(first, min(first + _WINDOW, len(self)), dtype=np.int64))
 
     def sizes(self, positions: Int64Array) -> Int64Array:
         """Payload lengths, int64."""
@@ -157,7 +161,7 @@ class RecordView:
             warn_of_absent(self.store.paths[0], names, *self._known_keys())
 
     def _known_keys(self) -> tuple[list[str], list[str]]:
-        """Names of features and of feature lists, for hints: of the first records where no index has them."""
+        """Names of features and of feature lists, for hints; from the first records if no index has them."""
         try:
             schema = read_schema(self.store, self.record_type)
         except TFRecordError:

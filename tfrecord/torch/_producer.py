@@ -146,7 +146,7 @@ def _records(
             yield from _one_by_one(source, positions[at:end], padding[at:end], finish)
         else:
             done = at
-            for rows in source.fetch_good(positions[at:end]):
+            for rows in source.fetch_in_order(positions[at:end]):
                 for row, item in enumerate(source.decode_rows(rows)):
                     yield finish.record(item, bool(padding[done]), *rows.locate(row))
                     done += 1

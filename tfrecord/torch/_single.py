@@ -363,7 +363,7 @@ class TFRecordDataset(EpochDataset):
         place = (consumer.rank, consumer.world_size, consumer.worker, consumer.num_workers)
         share = Share(len(order), *place)
         for begin in range(0, len(share), _CHUNK):
-            for rows in self.source.fetch_good(order.positions(share.places(begin, begin + _CHUNK))):
+            for rows in self.source.fetch_in_order(order.positions(share.places(begin, begin + _CHUNK))):
                 for row in range(len(rows.payloads)):
                     yield (*rows.locate(row), rows.payloads.view(row))
 

@@ -106,17 +106,9 @@ class Source:
         """The payloads at these positions; damaged records are left out if damage is skipped."""
         return self.view.fetch(positions)
 
-    def fetch_good(self, positions: Int64Array) -> Iterator[RowBatch]:
+    def fetch_in_order(self, positions: Int64Array) -> Iterator[RowBatch]:
         """Like `fetch`, but yields the records before a damaged one, then raises."""
-        try:
-            yield self.fetch(positions)
-            return
-        except TFRecordError:
-            if len(positions) == 1:
-                raise
-        half = len(positions) // 2
-        yield from self.fetch_good(positions[:half])
-        yield from self.fetch_good(positions[half:])
+        return self.view.fetch_in_order(positions)
 
     def readahead(self, count: int | None = None) -> SourceAhead:
         """For one pass: tells the system, and asks stores for, what it reads next; of stores, this many
