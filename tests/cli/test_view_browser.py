@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -270,6 +271,22 @@ def test_sequences_show_steps(page: Page, serve: Serve, make_file: MakeFile) -> 
     page.js("document.querySelector('h2 a').click()")
     page.wait("document.querySelectorAll('.strip thead th').length === 50")
     page.wait("document.querySelector('.strip img').naturalWidth === 8")
+
+
+def test_sounds_that_only_the_browser_decodes_are_drawn(
+    page: Page, serve: Serve, make_file: MakeFile
+) -> None:
+    form = struct.pack("<HHIIHH", 7, 1, 8000, 8000, 1, 8)  # mu-law
+    data = bytes(range(256)) * 8
+    body = b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", len(data)) + data
+    sound = b"RIFF" + struct.pack("<I", len(body)) + body
+    records = [
+        encode_example({"a": (sound, "bytes"), "b": (wave(), "bytes"), "c": (b"fLaC" + bytes(9), "bytes")})
+    ]
+    page.go(serve(make_file(records)).url)
+    page.wait("document.querySelectorAll('svg.wave').length === 2")
+    assert len(page.js("document.querySelector('svg.wave path').getAttribute('d')")) > 2000
+    assert page.js("document.querySelectorAll('audio').length") == 3
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ _MORE_TOKENS = 5000
 _STEPS = 30
 _MORE_STEPS = 200
 _FEATURES = 200
+_MORE_FEATURES = 5000
 _HEX_BYTES = 256
 _SOUNDS = frozenset("audio/wav audio/flac audio/ogg audio/mpeg".split())
 
@@ -60,7 +61,7 @@ class Cells:
         if record.lists:
             rows.append(self._strip(record, "steps", "", record.lists, True))
         names = [name for name in record.context if name not in inside]
-        most = len(names) if self.full else _FEATURES
+        most = _MORE_FEATURES if self.full else _FEATURES
         for name in names[:most]:
             rows.append(self._row(name, kind_of(record.context[name]), self.value(record, name)))
         if len(names) > most:
@@ -75,9 +76,10 @@ class Cells:
 
     def _payload(self, record: Shown) -> Markup:
         data = record.payload if record.payload is not None else b""
-        what = payload_looks_like(data) or sniff_bytes(data).label
+        what = payload_looks_like(data)
+        told = f"The record is not an Example{f'; it looks like {what}' if what else ''}."
         shown = self._bytes([data], lambda index: Place(record.position))
-        parts = [el("p", f"The record is not an Example. It looks like {what}.", class_="soft"), *shown]
+        parts = [el("p", told, class_="soft"), el("p", *shown)]
         if sniff_bytes(data).kind in ("data", "text"):
             parts.append(hex_dump(bytes(data[: _HEX_BYTES * (16 if self.full else 1)])))
         return el("div", *parts, class_="body")
@@ -167,19 +169,20 @@ class Cells:
                 cells.append(el("td", self._step(name, steps[step] if step < len(steps) else None, place)))
             body.append(el("tr", el("th", short, scope="row"), *cells))
         table = el("table", el("thead", head), el("tbody", *body))
-        told = count_text(count, "step" if are_lists or "step" in prefix else "object")
+        noun = "step" if are_lists or "step" in prefix else "object"
+        told = count_text(count, noun)
         label = f"{title}, {told}"
         if len(shown) < count:
             told += f", {shown.start:,} to {max(shown.stop - 1, 0):,} shown"
         more = []
         if self.step_link is not None and first > 0:
-            more.append(el("a", "earlier steps", href=self.step_link(max(0, first - most))))
+            more.append(el("a", f"earlier {noun}s", href=self.step_link(max(0, first - most))))
         if self.step_link is not None and shown.stop < count:
-            more.append(el("a", "later steps", href=self.step_link(shown.stop)))
+            more.append(el("a", f"later {noun}s", href=self.step_link(shown.stop)))
         strip = el("div", table, class_="strip", tabindex=0, role="region", aria_label=label)
         links = (joined(" ", one) for one in more)
-        told_row = self._row(title, "steps", el("dd", told, *links))
-        return joined(told_row, el("dd", strip, class_="across"))
+        first_row = self._row(title, noun + "s", el("dd", told, *links))
+        return joined(first_row, el("dd", strip, class_="across"))
 
     def _step(self, name: str, value: Any, place: Place) -> Markup | str:
         values = byte_values(value)
@@ -227,7 +230,8 @@ def _medium(data: Any, place: Place, width: int = 360) -> Markup | None:
         samples = samples_of(data) if content.mime == "audio/wav" else None
         drawn = waveform(samples, f"Waveform, {content.label}") if samples is not None else None
         label = f"{place.name}: {content.label}"
-        sound = el("audio", controls=True, preload="none", src=link("media", place.query()), aria_label=label)
+        more = {"controls": True, "preload": "none", "aria_label": label, "data_draw": drawn is None}
+        sound = el("audio", src=link("media", place.query()), **more)
         return joined(drawn, sound)
     return None
 

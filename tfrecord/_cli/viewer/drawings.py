@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,27 +41,26 @@ def bars(items: Sequence[tuple[str, int]], label: str) -> Markup:
     return svg("bars", max(len(items), 1), 60, *drawn, label=label)
 
 
-def histogram(found: Sequence[dict[str, Any]]) -> Markup:
-    """The bars of statistics, with the two ends below; nothing if all numbers are in one."""
+def histogram(found: Sequence[Mapping[str, Any]], low: str, high: str) -> Markup | None:
+    """The bars of statistics, with the least and the greatest number below; nothing for a single bar."""
     items = []
     for bar in found:
-        low, high = bar["low"], bar["high"]
-        whole = isinstance(low, int) and high - low == 1
-        items.append(
-            (number_text(low) if whole else f"{number_text(low)} to {number_text(high)}", bar["count"])
-        )
+        first, end = bar["low"], bar["high"]
+        is_one = isinstance(first, int) and end - first == 1
+        text = number_text(first) if is_one else f"{number_text(first)} to {number_text(end)}"
+        items.append((text, bar["count"]))
     if len(items) < 2:
-        return Markup("")
-    first, last = items[0][0].split(" to ")[0], items[-1][0].split(" to ")[-1]
-    drawn = bars(items, f"Histogram from {first} to {last}")
-    return el("figure", drawn, el("figcaption", el("span", first), el("span", last)))
+        return None
+    drawn = bars(items, f"Histogram from {low} to {high}")
+    return el("figure", drawn, el("figcaption", el("span", low), el("span", high)))
 
 
 def envelope(values: npt.NDArray[Any], points: int = _POINTS) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The least and the greatest of the numbers in each of so many stretches; not finite ones are 0."""
-    values = np.nan_to_num(values.astype(np.float64, copy=False), nan=0.0, posinf=0.0, neginf=0.0)
+    """The least and the greatest of the numbers in each of so many stretches; 0 for one that is not
+    finite."""
     starts = np.linspace(0, len(values), min(points, len(values)), endpoint=False).astype(np.int64)
-    return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    low, high = (way.reduceat(values, starts).astype(np.float64) for way in (np.fmin, np.fmax))
+    return np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
 
 
 def sparkline(values: npt.NDArray[Any]) -> Markup:

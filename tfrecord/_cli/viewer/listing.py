@@ -37,10 +37,10 @@ class Listing:
         records = [self.data.record(position) for position in positions]
         if records:
             shown = self._grid(state, records) if state.view == "grid" else self._list(state, records)
-        elif is_running:
-            shown = el("p", "Nothing so far.", class_="soft")
+        elif found.job is not None and not found.job.has_ended:
+            shown = el("p", "No matches so far.", class_="soft")
         else:
-            shown = el("p", "No record fits." if state.q else "There are no records.", class_="soft")
+            shown = el("p", "No record matches." if state.q else "There are no records.", class_="soft")
         live = el("div", shown, id="live", data_open=is_running and len(records) < state.size)
         return self._frame.page(
             state,
@@ -68,7 +68,9 @@ class Listing:
         sorts = [("", "stored order")]
         sorts += [(f"{sign}{name}", name + more) for name in self.data.columns for sign, more in _ORDERS]
         sort = _select("sort", "Sort by", sorts, state.sort) if self.data.columns else None
-        size = _select("size", "Records a page", [(str(n), f"{n} a page") for n in SIZES], str(state.size))
+        size = _select(
+            "size", "Records per page", [(str(n), f"{n} per page") for n in SIZES], str(state.size)
+        )
         kept = {"view": state.view, "q": state.q, "off": ",".join(state.off)}
         hidden = [el("input", type="hidden", name=name, value=value) for name, value in kept.items() if value]
         form = el("form", sort, size, el("button", "Show", class_="plain"), *hidden, action="records")

@@ -75,8 +75,9 @@ class Statistics:
 class Check:
     """`verify` of all files on a thread."""
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        self._paths = paths
+    def __init__(self, data: ViewData) -> None:
+        self._data = data
+        self._lock = threading.Lock()
         self.damages: list[Damage] = []
         self.num_damages = 0
         self.done = self.total = 0
@@ -85,9 +86,10 @@ class Check:
 
     def start(self) -> None:
         """Begin; after a stop, from the beginning."""
-        if self.state in ("new", "stopped"):
-            self.state, self.damages, self.num_damages, self.done = "running", [], 0, 0
-            threading.Thread(target=self._run, daemon=True).start()
+        with self._lock:
+            if self.state in ("new", "stopped"):
+                self.state, self.damages, self.num_damages, self.done = "running", [], 0, 0
+                threading.Thread(target=self._run, daemon=True).start()
 
     def stop(self) -> None:
         """Stop at the next report of progress."""
@@ -96,7 +98,13 @@ class Check:
 
     def _run(self) -> None:
         try:
-            verify(self._paths, progress=self._report, on_damage=self._add)
+            options = {
+                "progress": self._report,
+                "on_damage": self._add,
+                "record_type": self._data.record_type,
+            }
+            compression = self._data.store.options.compression_type
+            verify(self._data.paths, compression_type=compression, **options)
             self.state = "done"
         except _Stopped:
             self.state = "stopped"
@@ -124,7 +132,7 @@ class Overview:
         self._frame = frame
         self._samples: OrderedDict[str, Statistics] = OrderedDict()
         self._wholes: OrderedDict[str, Statistics] = OrderedDict()
-        self._check = Check(data.paths)
+        self._check = Check(data)
         self._lock = threading.Lock()
 
     def page(self, state: State, query: Mapping[str, str]) -> bytes:
@@ -137,14 +145,20 @@ class Overview:
         elif query.get("check") == "stop":
             self._check.stop()
         address = {"q": state.q, "all": query.get("all"), "check": query.get("check")}
-        wants_all = query.get("all") in ("1", "stop")
-        stats = self._whole(state.q, positions) if wants_all else self._sample(state.q, positions)
-        if query.get("all") == "1":
-            stats.job.start()
-            stats.job.wait(0.02)
-        elif query.get("all") == "stop":
-            stats.job.stop()
-        is_running = stats.job.state == "running" or self._check.state in ("running", "stopping")
+        is_searching = found.job is not None and found.job.state == "running"
+        wants_all = query.get("all") in ("1", "stop") and not is_searching
+        if wants_all:
+            stats = self._whole(state.q, positions)
+            if query["all"] == "1":
+                stats.job.start()
+                stats.job.wait(0.02)
+            else:
+                stats.job.stop()
+        else:  # while a search runs, what it found is looked at whenever that has doubled
+            stage = len(positions).bit_length() if is_searching else len(positions) + 64
+            stats = self._sample(state.q, stage, positions)
+        is_checking = self._check.state in ("running", "stopping")
+        is_running = is_searching or is_checking or stats.job.state == "running"
         counted = stats.document()
         of = f"of {count_text(len(positions), 'record')}{' found' if state.q else ''}"
         if counted["records"] < len(positions):
@@ -153,7 +167,8 @@ class Overview:
             el("h2", f"Features {of}"),
             el("p", summary(counted), class_="soft"),
             self._bad(stats),
-            self._progress(stats, address, len(positions), wants_all),
+            note("The search is still running.") if is_searching else None,
+            None if is_searching else self._progress(stats, address, len(positions), wants_all),
             feature_cards(counted, self.parts.hints.class_text),
             el("h2", "Files"),
             self._damage(address),
@@ -167,9 +182,9 @@ class Overview:
 
     # ---- statistics ----------------------------------------------------------------------------------------
 
-    def _sample(self, q: str, positions: Positions | range) -> Statistics:
+    def _sample(self, q: str, stage: int, positions: Positions | range) -> Statistics:
         with self._lock:
-            key = f"{len(positions)} {q}"
+            key = f"{stage} {q}"
             if key not in self._samples:
                 stats = self._samples[key] = Statistics(self.data, positions)
                 if len(positions):

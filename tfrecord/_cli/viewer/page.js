@@ -59,6 +59,32 @@ addEventListener("keydown", event => {
 });
 one("#help").addEventListener("click", () => one("dialog").showModal());
 
+// ---- waveforms of sounds that the browser decodes
+
+async function draw(sound) {
+  const data = await (await fetch(sound.src)).arrayBuffer();
+  const samples = (await new OfflineAudioContext(1, 1, 44100).decodeAudioData(data)).getChannelData(0);
+  const step = Math.ceil(samples.length / 240) || 1;
+  let path = "";
+  for (let at = 0, x = 0; at < samples.length; at += step, x += 100 / 240) {
+    let top = 0;
+    for (let i = at; i < Math.min(at + step, samples.length); i++) top = Math.max(top, Math.abs(samples[i]));
+    top = Math.min(top, 1);
+    path += `M${x.toFixed(2)} ${(15 - 14 * top).toFixed(2)}V${(15.3 + 14 * top).toFixed(2)}`;
+  }
+  const make = name => document.createElementNS("http://www.w3.org/2000/svg", name);
+  const drawing = make("svg"), line = make("path");
+  const attributes = { class: "wave", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img",
+    "aria-label": "Waveform, " + sound.getAttribute("aria-label") };
+  for (const name in attributes) drawing.setAttribute(name, attributes[name]);
+  line.setAttribute("d", path);
+  drawing.append(line);
+  sound.before(drawing);
+}
+(async () => {
+  for (const sound of all("audio[data-draw]")) try { await draw(sound); } catch { /* not decoded: it has no picture */ }
+})();
+
 // ---- work in the background
 
 function fetched(address, use) {

@@ -38,8 +38,8 @@ class Parts:
     hints: Hints
     vocabularies: Sequence[Vocabulary]
     pictures: Pictures
-    overlays: tuple[str, ...] = ()
-    usual_view: str = field(default="list")
+    overlays: tuple[str, ...] = field(init=False)
+    usual_view: str = field(init=False)
 
     def __post_init__(self) -> None:
         first = self.data.first()

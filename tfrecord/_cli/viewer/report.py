@@ -19,7 +19,8 @@ def feature_cards(found: Mapping[str, Any], names: Callable[[str, int], str] | N
     feature and the number."""
     items: Sequence[Mapping[str, Any]] = found["columns"]
     if not items:
-        return el("p", "The records are not Examples: there are no features.", class_="soft")
+        told = "The records are not Examples: there are no features." if found["records"] else "No records."
+        return el("p", told, class_="soft")
     cards = [_card(item, found["records"], names) for item in items[:MOST_ROWS]]
     more = len(items) - len(cards)
     note = el("p", f"and {count_text(more, 'more feature')}", class_="soft") if more else None
@@ -32,8 +33,8 @@ def _card(item: Mapping[str, Any], records: int, names: Callable[[str, int], str
     facts = [
         ("present", f"{item['present']:,}{share}"),
         ("missing", f"{item['missing']:,}"),
-        ("steps a record", _spread(item["steps_per_record"]) if "steps_per_record" in item else ""),
-        ("values a record", _spread(item["values_per_record"])),
+        ("steps per record", _spread(item["steps_per_record"]) if "steps_per_record" in item else ""),
+        ("values per record", _spread(item["values_per_record"])),
     ]
     what = "size" if item["of"] == "bytes" else "range"
     if item["min"] is not None:
@@ -48,7 +49,7 @@ def _card(item: Mapping[str, Any], records: int, names: Callable[[str, int], str
         el(
             "dl", *(el("div", el("dt", name), el("dd", text)) for name, text in facts if text), class_="facts"
         ),
-        histogram(item["histogram"]),
+        histogram(item["histogram"], number_text(item["min"]), number_text(item["max"])),
         _top(item, names),
         class_="card",
     )
@@ -91,7 +92,7 @@ def summary(found: Mapping[str, Any]) -> str:
     words = f"{count_text(found['records'], 'record')}, {size_text(found['bytes'])}"
     sizes = found["record_bytes"]
     if sizes["mean"] is not None:
-        words += f"; {sizes['min']:,} to {sizes['max']:,} bytes a record, {sizes['mean']:,.0f} on average"
+        words += f"; {sizes['min']:,} to {sizes['max']:,} bytes per record, {sizes['mean']:,.0f} on average"
     return words
 
 

@@ -24,6 +24,7 @@ from tfrecord.features import compile_features
 
 _KEPT = 8
 _PAGES = 64
+_PIECE = 16 << 20
 # A search that takes less than this is complete in the first answer.
 _PATIENCE = 0.03
 
@@ -79,7 +80,7 @@ class Searches:
         ``stop`` stops the reading; otherwise it begins, or continues.
         """
         text = text.strip()
-        if not text:
+        if not unquoted(text):
             return Found(range(self.data.count))
         with self._lock:
             found = self._found.get(text)
@@ -233,8 +234,8 @@ def rows_with(payloads: BytesColumn, needle: bytes) -> list[int]:
     """Which payloads contain these bytes."""
     starts, ends = payloads.offsets, payloads.offsets + payloads.lengths
     is_run = payloads.buffer_ids is None and len(starts) and bool((starts[1:] >= ends[:-1]).all())
-    if not is_run or ends[-1] - starts[0] > 2 * payloads.lengths.sum() + 64 * len(starts):
-        return [row for row in range(len(starts)) if needle in bytes(payloads.view(row))]
+    if not is_run or ends[-1] - starts[0] > min(2 * payloads.lengths.sum() + 64 * len(starts), 2 * _PIECE):
+        return [row for row in range(len(starts)) if _contains(payloads.view(row), needle)]
     first = int(starts[0])
     whole = bytes(payloads.buffers[0][first : int(ends[-1])])
     rows = []
@@ -248,6 +249,12 @@ def rows_with(payloads: BytesColumn, needle: bytes) -> list[int]:
                 break
         at = whole.find(needle, int(starts[row + 1]) - first if is_inside else at + 1)
     return rows
+
+
+def _contains(data: memoryview, needle: bytes) -> bool:
+    """Whether the bytes are in the data, of which a piece at a time is copied."""
+    step = max(1, len(needle) - 1)
+    return any(needle in bytes(data[at : at + _PIECE + step]) for at in range(0, max(1, len(data)), _PIECE))
 
 
 def _holds(value: Any, condition: Condition) -> bool:

@@ -59,7 +59,7 @@ class Single:
         place = f" {at + 1:,} of {count:,}{' found' if state.q else ''}"
         title = el("h2", f"Record {record.position:,}", el("span", place, class_="soft"))
         back = replace(state, start=at // state.size * state.size).link()
-        up = el("a", "All found" if state.q else "All records", href=back, class_="button", id="back")
+        up = el("a", "All results" if state.q else "All records", href=back, class_="button", id="back")
         ends = (
             ("‹", "Previous record", "prev", address(at - 1) if at else None),
             ("›", "Next record", "next", address(at + 1) if at + 1 < count else None),
