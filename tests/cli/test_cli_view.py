@@ -333,3 +333,11 @@ def test_tokens_are_shown_as_text(make_file: MakeFile) -> None:
             '<span title="0">&lt;b&gt;</span><span title="2"> sing</span><span title="1">ing</span>' in page
         )
         assert "&lt;7&gt;" in page and "[0, 1]" in page
+
+
+def test_a_wrong_vocabulary_is_a_usage_error(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    wrong = tmp_path / "tokenizer.json"
+    wrong.write_text("{}")
+    for given, told in ((tmp_path / "none", "No such file"), (wrong, "not a tokenizer.json")):
+        done = run("view", make_file(examples(2)), "--no-browser", "--vocab", given)
+        assert done.code == 2 and told in done.err

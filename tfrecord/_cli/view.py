@@ -20,6 +20,8 @@ from tfrecord._cli.viewer.server import ViewServer
 from tfrecord._cli.viewer.vocab import read_vocabulary
 from tfrecord.reader import TFRecordReader
 
+_MOST_PROBLEMS = 1000
+
 
 @click.command()
 @paths_argument
@@ -62,13 +64,16 @@ def view(
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     problems: list[TFRecordError] = []
-    reader = TFRecordReader(
-        files, record_type="bytes", compression_type=compression, on_error=problems.append
-    )
+
+    def note(error: TFRecordError) -> None:
+        if len(problems) < _MOST_PROBLEMS:
+            problems.append(error)
+
+    reader = TFRecordReader(files, record_type="bytes", compression_type=compression, on_error=note)
     with reader:
         folders = describe(paths)
         lines = [line for found in folders for line in about(found)]
-        title = title_of(folders[0]) if len(folders) == 1 else ""
+        title = title_of(folders[0]) if folders and len(paths) == 1 else ""
         data = ViewData(reader, lines, record_type, problems, title)
         with ViewServer(data, port, hints_of(paths), vocabularies) as server:
             if as_json:

@@ -98,13 +98,13 @@ class Check:
 
     def _run(self) -> None:
         try:
-            options = {
-                "progress": self._report,
-                "on_damage": self._add,
-                "record_type": self._data.record_type,
-            }
-            compression = self._data.store.options.compression_type
-            verify(self._data.paths, compression_type=compression, **options)
+            verify(
+                self._data.paths,
+                compression_type=self._data.store.options.compression_type,
+                record_type=self._data.record_type,
+                progress=self._report,
+                on_damage=self._add,
+            )
             self.state = "done"
         except _Stopped:
             self.state = "stopped"
