@@ -108,9 +108,12 @@ class Page:
         return found["result"].get("value")
 
     def wait(self, code: str, seconds: float = 20) -> Any:
-        """The value of an expression as soon as it is true."""
+        """The value of an expression as soon as it is true, on a page whose script is ready."""
         end = time.monotonic() + seconds
-        quiet = f"(() => {{ try {{ return {code} }} catch {{ return null }} }})()"  # a page may be on its way
+        ready = f"document.body.dataset.ready && ({code})"
+        quiet = (
+            f"(() => {{ try {{ return {ready} }} catch {{ return null }} }})()"  # a page may be on its way
+        )
         while not (value := self.js(quiet)):
             assert time.monotonic() < end, f"never true: {code}"
             time.sleep(0.02)
@@ -119,7 +122,7 @@ class Page:
     def go(self, url: str) -> None:
         """Open an address and wait for the page's script."""
         self.call("Page.navigate", url=url)
-        self.wait(f"location.href === {json.dumps(url)} && document.body?.dataset.ready === 'yes'")
+        self.wait(f"location.href === {json.dumps(url)}")
 
     def press(self, key: str) -> None:
         """Press a key, as a person does."""

@@ -88,24 +88,16 @@ def test_grid_pages_and_keyboard(page: Page, serve: Serve, make_file: MakeFile) 
     page.press("ArrowRight")
     page.wait("document.querySelector('#shown')?.textContent === '121 to 130 of 130'")
     page.press("ArrowLeft")
-    page.wait(
-        "document.querySelector('#shown')?.textContent === '61 to 120 of 130' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('#shown')?.textContent === '61 to 120 of 130'")
     for key in "jjkj":
         page.press(key)
     assert page.js("document.activeElement.textContent") == "dog#61"
     page.press("Enter")
-    page.wait(
-        "document.querySelector('h2')?.textContent === 'Record 61 62 of 130' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('h2')?.textContent === 'Record 61 62 of 130'")
     page.press("j")
-    page.wait(
-        "document.querySelector('h2')?.textContent === 'Record 62 63 of 130' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('h2')?.textContent === 'Record 62 63 of 130'")
     page.press("k")
-    page.wait(
-        "document.querySelector('h2')?.textContent === 'Record 61 62 of 130' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('h2')?.textContent === 'Record 61 62 of 130'")
     page.press("Escape")
     page.wait("document.querySelector('#shown')?.textContent === '61 to 120 of 130'")
 
@@ -121,9 +113,7 @@ def test_overlays_stay_as_they_are_chosen(page: Page, serve: Serve, make_file: M
     assert not page.js(visible) and "off=boxes" in page.js("location.href")
     assert page.js("document.querySelector('[data-off=boxes]').getAttribute('aria-pressed')") == "false"
     page.press("ArrowRight")
-    page.wait(
-        "document.querySelector('#shown')?.textContent === '61 to 70 of 70' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('#shown')?.textContent === '61 to 70 of 70'")
     assert not page.js(visible)
     page.press("l")
     assert page.js("getComputedStyle(document.querySelector('.caption span')).display") == "none"
@@ -140,23 +130,17 @@ def test_search_position_and_help_by_keyboard(
     page.press("/")
     for key in ("label=3", "Enter"):
         page.call("Input.insertText", text=key) if key != "Enter" else page.press(key)
-    page.wait(
-        "document.querySelector('#shown')?.textContent === '1 to 7 of 7 found' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('#shown')?.textContent === '1 to 7 of 7 found'")
     address = page.js("location.href")
     page.press("j")
     page.press("Enter")
-    page.wait(
-        "document.querySelector('h2')?.textContent === 'Record 3 1 of 7 found' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('h2')?.textContent === 'Record 3 1 of 7 found'")
     page.go(address)
     assert page.js("document.querySelectorAll('article.record').length") == 7
     page.press("g")
     page.call("Input.insertText", text="-1")
     page.press("Enter")
-    page.wait(
-        "document.querySelector('h2')?.textContent === 'Record 29 30 of 30' && document.body.dataset.ready"
-    )
+    page.wait("document.querySelector('h2')?.textContent === 'Record 29 30 of 30'")
     page.press("?")
     assert page.js("document.querySelector('dialog').open")
     page.press("Escape")
