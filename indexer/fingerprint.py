@@ -125,13 +125,18 @@ def fingerprint(
     if compression or not len(offsets):
         count = min(_SAMPLES, data.size)
         return int.from_bytes(data.view(data.size - count, count), "little")
-    return int.from_bytes(
+    places = np.array(_sampled(len(offsets)))
+    footers_at = (offsets[places] + lengths[places] + np.uint64(HEADER_SIZE)).astype(np.int64)
+    asked = data.advise([(at, FOOTER_SIZE) for at in footers_at.tolist()]) if data.remote else None
+    found = int.from_bytes(
         bytes(
             _stored_checksum(data.view, int(offsets[position]), int(lengths[position])) & 255
-            for position in _sampled(len(offsets))
+            for position in places.tolist()
         ),
         "little",
     )
+    del asked
+    return found
 
 
 def _sampled(count: int) -> list[int]:

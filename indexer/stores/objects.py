@@ -19,6 +19,8 @@ __all__ = ["SCHEMES", "ObstoreStore", "usable"]
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https")
 # Status codes for which a retry would not help; object_store gives them only as text.
 _FINAL = re.compile(r"status code: (4(?!08|29)\d\d|501)")
+# Where object_store asks for credentials last, on machines of a cloud.
+_CREDENTIALS_FROM = ("169.254.169.254", "metadata.google.internal")
 _first_used_by: list[int] = []
 
 
@@ -153,13 +155,21 @@ class _Translated:
         text = self._store.options.redact(str(error).partition("\n")[0])
         if isinstance(error, exceptions.NotSupportedError) and "Range request" in text:
             text = "the server does not answer range requests (Python's own http.server does not)"
+        if any(place in text for place in _CREDENTIALS_FROM):
+            text = (
+                "no credentials were found: set those of the store in the environment (such as "
+                "AWS_ACCESS_KEY_ID) or give storage_options; for public data skip_signature=true"
+            )
         if isinstance(error, exceptions.PreconditionError):
             raise Changed(text) from None
         if isinstance(error, exceptions.AlreadyExistsError):
             raise FileExistsError(errno.EEXIST, "the object already exists", url) from None
         if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
             raise PermissionError(errno.EACCES, f"the store refuses access: {text}", url) from None
-        if isinstance(error, exceptions.InvalidPathError) or _FINAL.search(str(error)):
+        final = _FINAL.search(str(error))
+        if final is not None and final[1] == "404":  # of a list
+            raise FileNotFoundError(errno.ENOENT, "there is no such bucket", url) from None
+        if isinstance(error, exceptions.InvalidPathError) or final is not None:
             raise RemoteError(url, text) from None
         raise Passing(text) from None
 

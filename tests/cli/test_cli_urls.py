@@ -200,7 +200,6 @@ def test_damage_behind_a_url_is_what_it_is_locally(
         (["index", "https://127.0.0.1:9/folder/"], "cannot list"),
         (["info", "s3://b/x", "--storage-option", "canary"], "KEY=VALUE"),
         (["info", "s3://b/x", "--storage-option", "nonsense=canary"], "nonsense"),
-        (["convert", "s3://b/x.parquet", "x.jsonl"], "only TFRecord"),
     ],
 )
 def test_wrong_use_is_said(run: Run, arguments: list[str], words: str) -> None:
@@ -264,6 +263,102 @@ def test_the_page_of_a_url(run: Run, server: RangeServer, monkeypatch: pytest.Mo
     monkeypatch.setattr(ViewServer, "serve_forever", lambda self: None)
     outcome = run("view", server.url("t-00000-of-00002.tfrecord"), "--no-browser", "--json")
     assert outcome.code == 0 and "has no index" in outcome.err and outcome.json()["records"] == 100
+
+
+def test_one_shard_by_http_is_that_file(run: Run, server: RangeServer, folder: Path) -> None:
+    name = "t-00001-of-00002.tfrecord"
+    outcome = run("info", server.url(name))
+    assert (outcome.code, outcome.err) == (0, "") and "shard" not in outcome.out
+    both = run("info", *map(server.url, sorted(server.files)))
+    assert "complete, 2 shards" in both.out
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "npz", "tar", "parquet", "arrow"])
+def test_other_formats_are_read_from_urls(
+    run: Run, server: RangeServer, bucket: Any, folder: Path, tmp_path: Path, suffix: str
+) -> None:
+    if suffix in ("parquet", "arrow"):
+        pytest.importorskip("pyarrow")
+    given = tmp_path / f"given.{suffix}"
+    assert run("convert", *sorted(folder.iterdir()), given).code == 0
+    server.files[given.name] = given.read_bytes()
+    bucket[0].put_object(Bucket=bucket[1], Key=given.name, Body=given.read_bytes())
+    expected = [bytes(payload) for payload in tfrecord.TFRecordReader(folder, record_type="bytes")]
+    places = (server.url(given.name), []), (f"s3://{bucket[1]}/{given.name}", bucket[2])
+    for number, (url, options) in enumerate(places):
+        out = tmp_path / f"out{number}.tfrecord"
+        outcome = run("convert", url, out, *options)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert [bytes(payload) for payload in tfrecord.TFRecordReader(out, record_type="bytes")] == expected
+
+
+def test_a_damaged_file_of_another_format_is_named_by_its_url(run: Run, server: RangeServer) -> None:
+    server.files["bad.jsonl"] = b'{"a": 1}\n{"a": '
+    outcome = run("convert", server.url("bad.jsonl"), "-")
+    assert outcome.code != 0 and f"{server.url('bad.jsonl')}: line 2" in outcome.err
+    outcome = run("convert", server.url("none.jsonl"), "-")
+    assert outcome.code == 2 and "no such object" in outcome.err
+
+
+@pytest.fixture
+def prepared(bucket: Any, tmp_path: Path) -> tuple[Path, str]:
+    """A folder that TFDS prepared, and the same in a bucket."""
+    sys.path.append(str(Path(__file__).resolve().parent.parent / "tfds"))
+    from prepared import dict_of, tensor, write_folder
+
+    rows = [[{"x": (3 * shard + i, "int")} for i in range(3)] for shard in range(2)]
+    made = write_folder(tmp_path / "things" / "1.0.0", dict_of(x=tensor("int64")), {"train": rows})
+    for path in made.iterdir():
+        bucket[0].put_object(Bucket=bucket[1], Key=f"things/1.0.0/{path.name}", Body=path.read_bytes())
+    return made, f"s3://{bucket[1]}/things/1.0.0"
+
+
+@pytest.mark.filterwarnings("ignore:.*has no index")
+class TestTFDS:
+    def test_info_says_what_it_says_of_the_folder(
+        self, run: Run, bucket: Any, prepared: tuple[Path, str]
+    ) -> None:
+        made, url = prepared
+        for place in (url, f"{url}/"):
+            outcome = run("info", place, *bucket[2])
+            assert (outcome.code, outcome.err) == (0, "")
+            here = run("info", made).out
+            lines = [line.split() for line in outcome.out.splitlines() if not line.startswith("─")]
+            wanted = here.replace(str(made), url).splitlines()
+            assert lines == [line.split() for line in wanted if not line.startswith("─")]
+        assert "TFDS things/1.0.0: train (6)" in here
+        assert run("info", f"s3://{bucket[1]}/things", *bucket[2]).out.split() == [url]
+        bucket[0].delete_object(Bucket=bucket[1], Key="things/1.0.0/things-train.tfrecord-00001-of-00002")
+        outcome = run("info", url, *bucket[2])
+        assert outcome.code == 1 and "00001-of-00002 of split 'train' is missing" in outcome.out
+
+    def test_open_takes_the_options_of_the_store(
+        self, bucket: Any, endpoint: str, prepared: tuple[Path, str], tmp_path: Path
+    ) -> None:
+        options = dict(item.split("=", 1) for item in (*KEYS, f"endpoint={endpoint}"))
+        for more in ({}, {"cache": tmp_path / "cache"}):
+            reader = tfrecord.tfds.open(prepared[1], storage_options=options, **more)
+            assert [int(example["x"]) for example in reader] == list(range(6)) and len(reader) == 6
+            assert int(reader[4]["x"]) == 4 and "canary" not in repr(reader) + repr(reader.info)
+
+    def test_by_http_nothing_is_listed(self, prepared: tuple[Path, str]) -> None:
+        files = {f"things/1.0.0/{path.name}": path.read_bytes() for path in prepared[0].iterdir()}
+        with serve(files=files) as server:
+            url = server.url("things/1.0.0")
+            reader = tfrecord.tfds.open(url)
+            assert [int(example["x"]) for example in reader] == list(range(6))
+            del server.files["things/1.0.0/things-train.tfrecord-00001-of-00002"]
+            with pytest.raises(FileNotFoundError, match="1 of 2 shards"):
+                tfrecord.tfds.open(url)
+
+    def test_view(
+        self, run: Run, bucket: Any, prepared: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tfrecord._cli.viewer.server import ViewServer
+
+        monkeypatch.setattr(ViewServer, "serve_forever", lambda self: None)
+        outcome = run("view", prepared[1], "--no-browser", *bucket[2])
+        assert outcome.code == 0 and "TFDS things/1.0.0: train (6)" in outcome.err
 
 
 @pytest.mark.parametrize("command", ["verify", "stats", "index"])

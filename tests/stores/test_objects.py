@@ -87,6 +87,27 @@ def test_conditional_writes(store: Store) -> None:
         store.stat("k")
 
 
+def test_a_bucket_that_is_not_there(endpoint: str) -> None:
+    store = ObstoreStore("s3://no-such-bucket", StoreOptions({**KEYS, "endpoint": endpoint}, max_retries=0))
+    with pytest.raises(FileNotFoundError, match="no such bucket"):
+        store.list("folder/")
+    with pytest.raises(FileNotFoundError):
+        store.stat("key")
+
+
+def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    import obstore
+    from obstore.exceptions import GenericError
+
+    def head(*args: Any) -> None:
+        raise GenericError("Error performing PUT http://169.254.169.254/latest/api/token")
+
+    monkeypatch.setattr(obstore, "head", head)
+    with pytest.raises(RemoteError, match="no credentials were found: .*AWS_ACCESS_KEY_ID.*skip_signature"):
+        ObstoreStore("s3://bucket", StoreOptions(KEYS, max_retries=0)).stat("key")
+
+
 def test_an_upload_is_whole(store: Store) -> None:
     data = np.random.default_rng(2).bytes(20 << 20)
     store.upload("whole", io.BytesIO(data))

@@ -123,9 +123,7 @@ def _expanded(paths: Iterable[str], form: str | None) -> list[str]:
     for path in paths:
         if form in (None, "tfrecord") and format_of(path) == "tfrecord" or any(c in path for c in "*?["):
             found += expand([path])
-        elif is_url(path):
-            raise click.UsageError(f"{path}: behind URLs only TFRecord files are read; fetch it first")
-        elif path != STREAM and not os.path.exists(path):
+        elif path != STREAM and not is_url(path) and not os.path.exists(path):
             raise click.UsageError(f"no such file: {path}")
         else:
             found.append(path)

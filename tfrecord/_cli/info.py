@@ -105,7 +105,9 @@ def info(paths: tuple[str, ...], compression: str | None, record_type: str, as_j
         for path in files:
             results.append(_look_at(path, compression, record_type))
             advance(1)
-    sets = shard_sets(files)
+    # One URL that is asked for is that file: http could not list the others.
+    one = len(files) == 1 and is_url(files[0]) and files[0] in paths
+    sets = [] if one else shard_sets(files)
     prepared = describe(paths, {result.path: result.records for result in results})
     if as_json:
         emit({**_document(results, sets), **({"tfds": prepared} if prepared else {})})

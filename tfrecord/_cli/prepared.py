@@ -6,18 +6,40 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from indexer.names import is_data_name
+from indexer.errors import TFRecordError
+from indexer.names import is_data_name, is_url
+from indexer.stores import open_store
 from tfrecord.tfds.features import ClassLabel, Feature, FeaturesDict, Image, Sequence, Tensor, read_features
-from tfrecord.tfds.folder import TFDSError, is_prepared, prepared_below, read_info, shard_path
+from tfrecord.tfds.folder import (
+    TFDSError,
+    is_prepared,
+    joined,
+    missing_files,
+    prepared_below,
+    read_info,
+    shard_path,
+)
 
 __all__ = ["about", "describe", "title_of", "versions"]
 
 
 def versions(path: str) -> list[str]:
     """The prepared versions below a folder that is not one itself and has no data; relative to the folder."""
-    if not os.path.isdir(path) or any(is_data_name(name) for name in os.listdir(path)):
+    if is_data_name(path.rpartition("/")[2]) or not _is_folder_without_data(path):
         return []
     return [] if is_prepared(path) else list(prepared_below(path))
+
+
+def _is_folder_without_data(path: str) -> bool:
+    if not is_url(path):
+        return os.path.isdir(path) and not any(map(is_data_name, os.listdir(path)))
+    if path.startswith("http") or any(sign in path for sign in "*?[@"):
+        return False
+    store, key = open_store(joined(path, ""))
+    try:
+        return not any(is_data_name(info.key.rpartition("/")[2]) for info in store.list(key))
+    except (OSError, TFRecordError):  # it may not be listed
+        return False
 
 
 def describe(paths: Iterable[str], counts: Mapping[str, int | None] | None = None) -> list[dict[str, Any]]:
@@ -38,12 +60,19 @@ def describe(paths: Iterable[str], counts: Mapping[str, int | None] | None = Non
 def _described(folder: str, counts: Mapping[str, int | None]) -> dict[str, Any]:
     info = read_info(folder)
     splits, problem = [], None
+    shards = [
+        shard_path(info, split, number)
+        for split in info.splits.values()
+        for number, length in enumerate(split.shard_lengths)
+        if length
+    ]
+    missing = set(missing_files([path for path in shards if counts.get(path) is None]))
     for split in info.splits.values():
         lengths = split.shard_lengths
         splits.append({"name": split.name, "examples": split.num_examples, "shards": len(lengths)})
         for number, length in enumerate(lengths):
             path = shard_path(info, split, number)
-            if length and not os.path.isfile(path):
+            if length and path in missing:
                 problem = problem or f"{path} of split {split.name!r} is missing"
             elif counts.get(path) not in (None, length):
                 problem = problem or f"{path} holds {counts[path]:,} records, not {length:,}"

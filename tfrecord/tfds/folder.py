@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from indexer.errors import TFRecordError, printable
 from indexer.files import is_url, open_data
-from indexer.stores import open_store
+from indexer.names import is_data_name
+from indexer.stores import Store, Url, open_store
+from indexer.stores.ranges import side_by_side
 
 __all__ = [
     "DatasetInfo",
@@ -19,6 +21,8 @@ __all__ = [
     "TFDSError",
     "field",
     "is_prepared",
+    "joined",
+    "missing_files",
     "prepared_below",
     "read_info",
     "read_json",
@@ -66,8 +70,12 @@ class DatasetInfo:
 
 
 def joined(folder: str, name: str) -> str:
-    """The path or URL of a name in a folder."""
-    return f"{folder.rstrip('/')}/{name}" if is_url(folder) else os.path.join(folder, name)
+    """The path or URL of a name in a folder; a URL keeps its options."""
+    if not is_url(folder):
+        return os.path.join(folder, name)
+    url = folder if isinstance(folder, Url) else Url(folder)
+    path, mark, query = url.full.partition("?")
+    return Url(f"{path.rstrip('/')}/{name}{mark}{query}", url.options)
 
 
 def field(node: Mapping[str, Any], name: str, default: Any = None) -> Any:
@@ -194,14 +202,46 @@ def shard_path(info: DatasetInfo, split: SplitInfo, number: int) -> str:
 
 
 def is_prepared(folder: str) -> bool:
-    """Whether this is the folder of one prepared version."""
-    return not is_url(folder) and os.path.isfile(os.path.join(folder, INFO_NAME))
+    """Whether this is the folder of one prepared version. For a URL that may be a folder it is a request."""
+    if not is_url(folder):
+        return os.path.isfile(os.path.join(folder, INFO_NAME))
+    if is_data_name(folder.rpartition("/")[2]) or any(sign in folder for sign in "*?["):
+        return False
+    store, key = open_store(joined(folder, INFO_NAME))
+    try:
+        return store.exists(key)
+    except PermissionError:  # what S3 says of missing objects to those who may not list
+        return False
+
+
+def missing_files(paths: Sequence[str]) -> list[str]:
+    """Those that do not exist. Folders in stores are listed, or asked name by name where none can list."""
+    listed: dict[tuple[Store, str], set[str]] = {}
+
+    def is_there(path: str) -> bool:
+        if not is_url(path):
+            return os.path.isfile(path)
+        store, key = open_store(path)
+        folder = key.rpartition("/")[0]
+        place = store, folder
+        if place not in listed:
+            try:
+                listed[place] = {info.key for info in store.list(f"{folder}/" if folder else "")}
+            except ValueError:
+                return store.exists(key)
+        return key in listed[place]
+
+    if paths and all(path.startswith("http") for path in paths):
+        there = side_by_side(is_there, paths)
+    else:
+        there = [is_there(path) for path in paths]
+    return [path for path, found in zip(paths, there, strict=True) if not found]
 
 
 def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
     """The prepared versions in a folder, at most dataset, config and version deep: paths relative to it."""
     if is_url(folder):
-        store, key = open_store(folder.rstrip("/") + "/")
+        store, key = open_store(joined(folder, ""))
         names = list(store.folders(key))
     elif os.path.isdir(folder):
         names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
@@ -209,15 +249,10 @@ def prepared_below(folder: str, depth: int = 3) -> Iterator[str]:
         return
     for name in sorted(name for name in names if not name.startswith(".")):
         below = joined(folder, name)
-        if is_prepared(below) or is_url(below) and _has_info(below):
+        if is_prepared(below):
             yield name
         elif depth > 1:
             yield from (f"{name}/{rest}" for rest in prepared_below(below, depth - 1))
-
-
-def _has_info(url: str) -> bool:
-    store, key = open_store(joined(url, INFO_NAME))
-    return store.exists(key)
 
 
 def _what_is_there(folder: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,19 @@ from indexer.errors import printable
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD
 from indexer.options import warn_caller
-from indexer.stores import open_store
+from indexer.stores import StoreOptions, Url
 from tfrecord._reading.call_text import call_text
 from tfrecord._reading.view import RecordView
 from tfrecord.reader import TFRecordReader
 from tfrecord.tfds.features import FeaturesDict, Unknown, read_features
-from tfrecord.tfds.folder import MOST_RECORDS, DatasetInfo, TFDSError, read_info, shard_path
+from tfrecord.tfds.folder import (
+    MOST_RECORDS,
+    DatasetInfo,
+    TFDSError,
+    missing_files,
+    read_info,
+    shard_path,
+)
 from tfrecord.tfds.leaves import Leaf, leaves_of
 from tfrecord.tfds.nested import NestedDecoder
 from tfrecord.tfds.splits import Part, resolve_split
@@ -75,7 +83,8 @@ class TFDSReader(TFRecordReader):
         for name in _OURS:
             if name in reader_options:
                 raise TypeError(f"{name} follows from the folder and cannot be given")
-        self.info = read_info(os.fsdecode(folder))
+        place = os.fsdecode(folder)
+        self.info = read_info(_url(place, reader_options) if is_url(place) else place)
         self.features = read_features(self.info.folder)
         self.split = split
         files = _Files(self.info, resolve_split(split, self.info.splits))
@@ -113,6 +122,17 @@ class TFDSReader(TFRecordReader):
         if self._view.store.policy.skips:
             raise ValueError("windows need every episode: on_error must be 'raise'")
         return StepsReader(self, steps_of(self.features), window, stride, pad)
+
+
+def _url(folder: str, reader_options: Mapping[str, Any]) -> Url:
+    """The URL of the folder with the options of a reader that are of its store."""
+    if isinstance(folder, Url):
+        return folder
+    names = [field.name for field in fields(StoreOptions)]
+    given = {name: reader_options[name] for name in names if name in reader_options}
+    if given.get("cache") is not None:
+        given["cache"] = os.fspath(given["cache"])
+    return Url(folder, StoreOptions(**given))
 
 
 class _Files:
@@ -158,19 +178,7 @@ class _Files:
 
 def _check_there(paths: Sequence[str]) -> None:
     """Raise FileNotFoundError for missing shards."""
-    missing = []
-    listed: dict[str, set[str]] = {}
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        if is_url(path):
-            if folder not in listed:
-                store, key = open_store(folder + "/")
-                listed[folder] = {info.key.rpartition("/")[2] for info in store.list(key)}
-            is_there = name in listed[folder]
-        else:
-            is_there = os.path.isfile(path)
-        if not is_there:
-            missing.append(path)
+    missing = missing_files(paths)
     if missing:
         more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
         names = ", ".join(missing[:_LISTED])

@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 from indexer.compressors import Compressor
-from indexer.errors import DecodeError
+from indexer.errors import DecodeError, TFRecordError
 from indexer.framing import VERIFY_LENGTHS
-from indexer.names import is_data_name, split_compression
+from indexer.names import is_data_name, is_url, split_compression
 from indexer.options import near_matches
 from indexer.outputs import STREAM, Outputs, is_special
-from indexer.stores import Url
+from indexer.stores import Url, open_store
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
 from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, read_json, read_tar
 from tfrecord._cli.conversion.layout import Layout, survey
@@ -67,7 +67,8 @@ def output_format(path: str) -> str:
 
 class Source:
     """The records of some files, for any number of passes. A pipe is kept in a temporary file for that,
-    unless `once` says that there is only one pass.
+    unless `once` says that there is only one pass. Other formats than TFRecord are fetched from a URL into a
+    temporary file, because their libraries need to go to and fro in it.
 
     With `problems`, records that are not valid messages go there, and batches know their record type, from
     `record_type` or else from the first records of each file.
@@ -87,7 +88,7 @@ class Source:
         self._record_type, self._problems = record_type, problems
         self._settled: RecordType | None = None
         self._form, self._compression, self._round = form, compression, round_floats
-        self._spool: Any = None
+        self._spools: dict[str, Any] = {}
         self.once = False
 
     def __iter__(self) -> Iterator[Batch]:
@@ -118,31 +119,45 @@ class Source:
     def _read(self, path: str, verify: int | None) -> Iterator[Batch]:
         form = self._form or format_of(path)
         place: Any = path
-        if path == STREAM and not (self.once and form == "tfrecord"):
-            place = self._spooled()
+        if path == STREAM and not (self.once and form == "tfrecord") or is_url(path) and form != "tfrecord":
+            place = self._spooled(path)
+        try:
+            for batch in self._read_place(place, form, verify):
+                yield batch._replace(path=path) if is_url(path) else batch
+        except TFRecordError as error:
+            if not is_url(path) or place is path:
+                raise
+            raise TFRecordError(str(error).replace(place, path)) from None
+
+    def _read_place(self, place: Any, form: str, verify: int | None) -> Iterator[Batch]:
         if form == "tfrecord":
             options: dict[str, Any] = {} if verify is None else {"verify": verify}
-            yield from batches([place], compression=self._compression, **options)
-        elif form == "jsonl":
-            yield from read_json(place, self._round)
-        elif form == "npz":
-            yield from read_npz(place)
-        elif form == "tar":
-            yield from read_tar(place)
-        else:
-            yield from read_arrow(place, form, self._round)
+            return batches([place], compression=self._compression, **options)
+        if form == "jsonl":
+            return read_json(place, self._round)
+        if form == "npz":
+            return read_npz(place)
+        if form == "tar":
+            return read_tar(place)
+        return read_arrow(place, form, self._round)
 
-    def _spooled(self) -> Any:
-        if self._spool is None:
-            self._spool = tempfile.NamedTemporaryFile()
-            shutil.copyfileobj(sys.stdin.buffer, self._spool)
-            self._spool.flush()
-        return self._spool.name
+    def _spooled(self, path: str) -> str:
+        """The name of a temporary file with the same bytes."""
+        if path not in self._spools:
+            spool = self._spools[path] = tempfile.NamedTemporaryFile()
+            if path == STREAM:
+                shutil.copyfileobj(sys.stdin.buffer, spool)
+            else:
+                store, key = open_store(path)
+                with store.stream(key) as stream:
+                    shutil.copyfileobj(stream, spool, 8 << 20)
+            spool.flush()
+        return str(self._spools[path].name)
 
     def close(self) -> None:
-        """Close the temporary file."""
-        if self._spool is not None:
-            self._spool.close()
+        """Close the temporary files."""
+        for spool in self._spools.values():
+            spool.close()
 
     def count(self) -> int:
         """The number of records, from a header scan if possible."""
