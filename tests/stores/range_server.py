@@ -17,7 +17,8 @@ FAULTS = ("503", "429", "timeout", "reset", "short", "200", "wrong range")
 
 @dataclass
 class RangeServer:
-    """``files`` by name; ``faults`` maps the number of a request (from 0) to one of `FAULTS`."""
+    """``files`` by name; ``faults`` maps the number of a request (from 0) to one of `FAULTS`, "403" or "404".
+    With "changed" all files have another ETag from that request on."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     etags: dict[str, str] = field(default_factory=dict)
@@ -87,11 +88,13 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.served
         if fault == "timeout":
             time.sleep(server.hang)
+        if fault == "changed":
+            server.etags = dict.fromkeys(server.files, '"changed"')
         if fault in ("timeout", "reset"):
             self.close_connection = True
             self.connection.close()
             return
-        status = int(fault) if fault in ("503", "429") else server.statuses.get(name, 0)
+        status = int(fault) if fault in ("503", "429", "403", "404") else server.statuses.get(name, 0)
         if not status and name not in server.files:
             status = 404
         matched = self.headers.get("If-Match")

@@ -122,9 +122,17 @@ def fill(server: RangeServer, folder: Path, limit: int, names: str) -> subproces
     return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_kill_never_leaves_half_an_object(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX only")
+def test_200_kills_leave_no_half_object(tmp_path: Path) -> None:
+    command = [sys.executable, Path(__file__).with_name("killing.py"), tmp_path, "200"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert (done.stdout, done.stderr) == ("200 killed\n", "")
+
+
+def test_a_kill_while_a_server_answers(tmp_path: Path) -> None:
     with serve(files=FILES, delay=0.002) as server:
-        for attempt in range(12):
+        for attempt in range(4):
             folder = tmp_path / str(attempt)
             child = fill(server, folder, 10**9, "abcdef")
             assert child.stdout is not None

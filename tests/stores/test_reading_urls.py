@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from range_server import FAULTS, RangeServer, serve
+from range_server import RangeServer, serve
 
 import tfrecord
 from indexer.errors import RemoteError
@@ -88,18 +88,6 @@ def test_a_batch_is_fetched_side_by_side_and_once(server: RangeServer) -> None:
     for name in {request[1] for request in server.requests}:
         spans = sorted(wanted for _, one, wanted in server.requests if one == name and wanted)
         assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
-
-
-@pytest.mark.parametrize("fault", [f for f in FAULTS if f != "timeout"])
-def test_a_fault_at_any_request_changes_nothing(folder: Path, fault: str) -> None:
-    files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    expected = local(folder).read(range(0, COUNT, 50))
-    with serve(files=files) as server:
-        tfrecord.TFRecordReader(urls(server)).read(range(0, COUNT, 50))
-        number = len(server.requests)
-    for place in range(0, number, 3):
-        with serve(files=files, faults={place: fault}) as server:
-            assert tfrecord.TFRecordReader(urls(server)).read(range(0, COUNT, 50)) == expected
 
 
 def test_network_errors_are_never_skipped(server: RangeServer) -> None:
