@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ def remote(plan: Plan) -> Iterator[Case]:
                 )
             server.delay = 0.015
             yield _epochs(shape.name, at_url, spec, cache)
+            server.delay = 0
+            print(f"requests by HTTP, {shape.name} of {len(data):,} bytes: {_requests(server, name, spec)}\n")
         small = _drawn(
             plan.spec(shape.scaled(0.1), take=256, draws=8)
         )  # for a range, that server copies the whole object
@@ -46,6 +48,46 @@ def remote(plan: Plan) -> Iterator[Case]:
             found = _bucket(stack, name, Path(small["path"]).read_bytes())
             if found is not None:
                 yield _random(shape.name, small | found, "256 random records from an S3 server", None)
+
+
+def _requests(server: Any, name: str, spec: dict[str, Any]) -> str:
+    """How many requests reach the server for what a user does, with the index beside the object."""
+    import io
+
+    import tfrecord
+    from indexer.build import scan_index
+    from indexer.formats import write_index
+
+    index = io.BytesIO()
+    write_index(index, scan_index(spec["path"]).replace(etag=server.etag(name), format="extended"))
+    server.files[f"{name}.tfindex"] = index.getvalue()
+    url, counts = server.url(name), []
+
+    def counted(what: str, work: Callable[[], Any]) -> Any:
+        server.requests.clear()
+        found = work()
+        counts.append(f"{what} {len(server.requests)}")
+        return found
+
+    def opened() -> Any:
+        made = tfrecord.TFRecordReader(url, record_type="bytes")
+        len(made)
+        return made
+
+    def epoch() -> None:
+        from tfrecord.torch import TFRecordDataset
+
+        for _ in TFRecordDataset(reader, shuffle="block", batch_size=1024):
+            pass
+
+    try:
+        reader = counted("open", opened)
+        counted("256 random records", lambda: reader.read_raw(draws(spec)[0]))
+        counted("a pass in stored order", lambda: sum(1 for _ in reader))
+        counted("an epoch in blocks", epoch)
+    except ImportError as error:
+        counts.append(f"the rest needs {error.name}")
+    return ", ".join(counts)
 
 
 def _drawn(spec: dict[str, Any]) -> dict[str, Any]:
