@@ -15,7 +15,8 @@ from benchlib.common import draws, frames
 from benchlib.harness import Case, Contender, Target
 from benchlib.plan import Plan
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "stores"))
+_ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(_ROOT / "tests" / "stores"), str(_ROOT)]
 
 _DELAYS = (0.0, 0.015, 0.06)
 _MOST_SECONDS = {0.0: 0.05, 0.015: 0.08, 0.06: 0.2}
