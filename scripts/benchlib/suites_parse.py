@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from make_corpus import vector_shape, wide_shape
@@ -111,10 +112,24 @@ def lists(plan: Plan) -> Iterator[Case]:
 
 
 def threads(plan: Plan) -> Iterator[Case]:
-    """Two threads against one: large batches in memory, and a pass in batches of the usual size."""
+    """Two threads beside one: plain C, which shows what there is to gain; over large batches in memory, and
+    over passes of batches of two sizes."""
+    for shape in islice(plan.chosen("tab", "tok", "vec"), 1):
+        spec = plan.spec(shape, limit=shape.batch)
+        yield Case(
+            "decode",
+            shape.name,
+            "threads, plain C",
+            tuple(
+                Contender(key, text, "numpy", "busy", spec | {"threads": number}, one_cpu=False)
+                for number, key, text in ((1, "one", "1 thread"), (2, "two", "2 threads"))
+            ),
+            (Target("two threads of plain C against one", "two", ("one",), 1.8),),
+        )
     for shape in plan.chosen("tab", "tok", "vec"):
         size = min(SHARED[shape.name], shape.records)
-        for task, batch, what in (("decode", size, "in memory"), ("read", shape.batch, "of a file")):
+        passes = [("read", batch, "of a file") for batch in (shape.batch // 4, shape.batch)]
+        for task, batch, what in (("decode", size, "in memory"), *passes):
             spec = plan.spec(shape, batch=batch, limit=8 * size)
             yield Case(
                 "decode",

@@ -20,7 +20,21 @@ def torch(plan: Plan) -> Iterator[Case]:
         contenders = tuple(_epochs(spec))
         targets = tuple(_epoch_targets(20.0 if shape.name == "tab" else 2.0))
         yield Case("torch", shape.name, f"an epoch in batches of {spec['batch']:,}", contenders, targets)
+    yield from _overlaps(plan)
     yield from _cold_reads(plan)
+
+
+def _overlaps(plan: Plan) -> Iterator[Case]:
+    """Epochs whose steps take as long as loading, and need no CPU. Where `prefetch` hides all of the loading
+    they take half as long; the target is what remains where it hides 0.6 of it."""
+    for shape in plan.chosen("tab", "tok", "vec", "img"):
+        spec = plan.spec(shape, batch=1024 if shape.name != "img" else 64)
+        contenders = tuple(
+            Contender(key, text, "tfrecord", "overlap", spec | {"prefetch": depth}, one_cpu=False)
+            for depth, key, text in ((0, "after", "one after the other"), (2, "ahead", "prefetch=2"))
+        )
+        target = Target("prefetch against loading between the steps", "ahead", ("after",), 2 / 1.4)
+        yield Case("torch", shape.name, "steps that need no CPU", contenders, (target,))
 
 
 def _epochs(spec: dict[str, Any]) -> Iterator[Contender]:

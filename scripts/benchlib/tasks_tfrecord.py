@@ -392,6 +392,32 @@ def peak(spec: Spec) -> Run:
     return _holding(folder, run)
 
 
+def overlap(spec: Spec) -> Run:
+    """Epochs of batches, each with a step that takes as long as loading a batch did, and needs no CPU."""
+    from tfrecord.torch import TFRecordDataset
+
+    folder, index_path = _own_index(spec["path"])
+    options: Any = {"batch_size": spec["batch"], "prefetch": spec["prefetch"]}
+    dataset: Any = TFRecordDataset(spec["path"], index_path, _features(spec), **options)
+    name = spec["features"][0][0]
+
+    def epoch(step: float) -> int:
+        rows = 0
+        for batch in dataset:
+            rows += len(batch[name])
+            if step:
+                time.sleep(step)
+        return rows
+
+    passes = []
+    for _ in range(4):
+        start = time.perf_counter()
+        epoch(0)
+        passes.append(time.perf_counter() - start)
+    step = min(passes) / len(dataset)
+    return _holding(folder, lambda: epoch(step))
+
+
 def remote_random(spec: Spec) -> Run:
     """Payloads at random positions behind a URL; the index is a local file."""
     folder, index_path = _own_index(spec["path"])
@@ -451,6 +477,7 @@ TASKS: dict[str, Task] = {
     "write_columns": write_columns,
     "write_records": write_records,
     "torch_epoch": torch_epoch,
+    "overlap": overlap,
     "images": images,
     "image_transform": image_transform,
     "peak": peak,

@@ -45,34 +45,9 @@ def test_results_come_in_order_from_several_threads() -> None:
 
 
 def test_small_work_stays_in_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "LEAST_BYTES", 41)
+    monkeypatch.setattr(ahead, "LEAST_BYTES", 11)
     names = list(in_turn(calls(9, lambda number: threading.get_ident()), 3))
     assert set(names) == {threading.get_ident()}
-
-
-def test_a_few_small_calls_go_to_a_thread_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "LEAST_BYTES", 30)
-    names = list(in_turn(calls(11, lambda number: threading.get_ident()), 3))
-    parts = [names[:1], names[1:4], names[4:7], names[7:10], names[10:]]
-    assert [len(set(part)) for part in parts] == [1] * 5
-    own = threading.get_ident()
-    assert [own in part for part in parts] == [True, False, False, False, True]
-
-
-@pytest.mark.parametrize("bad", range(9))
-def test_errors_of_small_calls_come_in_their_place(monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
-    monkeypatch.setattr(ahead, "LEAST_BYTES", 30)
-
-    def work(number: int) -> int:
-        if number == bad:
-            raise KeyError(number)
-        return number
-
-    found = []
-    with pytest.raises(KeyError, match=str(bad)):
-        for number in in_turn(calls(9, work), 2):
-            found.append(number)
-    assert found == list(range(bad))
 
 
 def test_errors_come_in_their_place() -> None:

@@ -6,22 +6,18 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Generic, TypeVar
 
 from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["LEAST_BYTES", "in_turn"]
 
-# Work on fewer bytes than this is not worth a thread. A few calls with less than that go there together.
+# Work on fewer bytes than this is not worth a thread.
 LEAST_BYTES = 1 << 18
-_MOST_TOGETHER = 4
 # The most threads that are started, and the most results that are kept.
 _MOST_THREADS = 64
 
 T = TypeVar("T")
-# Results, and the error that came in place of the next one.
-_Results = tuple[list[T], Exception | None]
 
 # The pool of this process: its pid, its number of threads, and itself.
 _pool: tuple[int, int, ThreadPoolExecutor] | None = None
@@ -43,32 +39,27 @@ def in_turn(calls: Iterator[tuple[int, Callable[[], T]]], num_threads: int) -> I
     """The result of each call, in order; up to ``num_threads`` calls run at once, ahead of the consumer.
 
     Each call comes with the number of bytes that it works on. The first call, and small ones, run in the
-    consumer's thread; a few that are small only by themselves count as one call. An error that ``calls``
-    raises comes after the earlier results; an error that a call raises comes in place of its result.
+    consumer's thread. An error that ``calls`` raises comes after the earlier results; an error that a call
+    raises comes in place of its result.
     """
     num_threads = min(num_threads, _MOST_THREADS)
-    waiting: deque[_Calls[T]] = deque()
+    waiting: deque[_Call[T]] = deque()
     failure: Exception | None = None
     wanted, more = 1, True
     try:
         while True:
             while more and len(waiting) < wanted:
-                some: list[Callable[[], T]] = []
-                size = 0
                 try:
-                    while size < LEAST_BYTES and len(some) < (_MOST_TOGETHER if wanted > 1 else 1):
-                        one, call = next(calls)
-                        some.append(call)
-                        size += one
+                    size, call = next(calls)
                 except StopIteration:
                     more = False
                 except Exception as error:
                     more, failure = False, error
-                if some:
-                    waiting.append(_Calls(some, num_threads if wanted > 1 and size >= LEAST_BYTES else 0))
+                else:
+                    waiting.append(_Call(call, num_threads if wanted > 1 and size >= LEAST_BYTES else 0))
             if not waiting:
                 break
-            yield from waiting.popleft().results()
+            yield waiting.popleft().result()
             wanted = num_threads
     finally:
         for item in waiting:
@@ -77,40 +68,22 @@ def in_turn(calls: Iterator[tuple[int, Callable[[], T]]], num_threads: int) -> I
         raise failure
 
 
-class _Calls(Generic[T]):
-    """Calls that one thread of the pool makes or, with ``num_threads`` 0, that have not been made."""
+class _Call(Generic[T]):
+    """A call that the pool runs or, with ``num_threads`` 0, that has not been started."""
 
-    def __init__(self, calls: list[Callable[[], T]], num_threads: int) -> None:
-        self._calls = calls
+    def __init__(self, call: Callable[[], T], num_threads: int) -> None:
+        self._call = call
         self._pid = os.getpid()
-        self._future: Future[_Results[T]] | None = None
-        if num_threads:
-            self._future = _submit(partial(_results, calls), num_threads)
+        self._future: Future[T] | None = _submit(call, num_threads) if num_threads else None
 
-    def results(self) -> Iterator[T]:
+    def result(self) -> T:
         if self._future is None or self._pid != os.getpid():  # the threads do not exist in a forked child
-            for call in self._calls:
-                yield call()
-            return
-        found, failure = self._future.result()
-        yield from found
-        if failure is not None:
-            raise failure
+            return self._call()
+        return self._future.result()
 
     def cancel(self) -> None:
         if self._future is not None:
             self._future.cancel()
-
-
-def _results(calls: list[Callable[[], T]]) -> _Results[T]:
-    """The results of the calls before one that fails, and its error."""
-    found: list[T] = []
-    for call in calls:
-        try:
-            found.append(call())
-        except Exception as error:
-            return found, error
-    return found, None
 
 
 def _submit(call: Callable[[], T], num_threads: int) -> Future[T]:
