@@ -69,12 +69,15 @@ class Column:
     raw: bool = False
     absent: str = EMPTY
     image: ImageOptions | None = None
+    #: Whether numbers come out exactly as stored, if there are any.
+    exact: bool = field(init=False, compare=False, repr=False)
     #: Whether a dense column holds numbers exactly as stored.
     stored: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        stored = not self.raw and self.shape is not None and self.dtype in ("int64", "float32")
-        object.__setattr__(self, "stored", stored)
+        exact = not self.raw and self.dtype in (None, "int64", "float32")
+        object.__setattr__(self, "exact", exact)
+        object.__setattr__(self, "stored", exact and self.shape is not None and self.dtype is not None)
 
 
 class Spec:

@@ -355,6 +355,8 @@ def _decode(
     for column, (key, kind, splits, values) in zip(plan.columns or repeat(_ANY), parts, strict=False):
         if splits is None and column.stored:
             columns[key] = values
+        elif column.exact and column.shape is None and kind > BYTES:
+            columns[key] = Ragged._trusted(values, splits)
         else:
             columns[key] = finish_column(column, kind, splits, values, buffers, count, None)
     context = _as_batch(columns, present, count, plan.columns is None)
