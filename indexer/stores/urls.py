@@ -55,7 +55,10 @@ class FsspecStore(Store):
         return f"{self._base.rstrip('/')}/{key}" if self._base else key
 
     def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
-        data = self._call(key, lambda: self._filesystem.cat_file(self._path(key), start=start, end=end))
+        more: dict[str, Any] = {"start": start, "end": end}
+        if etag is not None and self.root.startswith("http"):
+            more["headers"] = {"If-Match": etag}
+        data = self._call(key, lambda: self._filesystem.cat_file(self._path(key), **more))
         if len(data) != end - start:
             raise Passing(f"received {len(data)} bytes instead of {end - start}")
         return data
@@ -118,6 +121,8 @@ class FsspecStore(Store):
             if "fork" in str(error):
                 raise RemoteError(self.url(key), f"{text}. {FORK_HINT}") from None
             status = getattr(error, "status", 0)
+            if status == 412:
+                raise Changed(text) from None
             if status and 400 <= status < 500 and status not in (408, 429):
                 raise RemoteError(self.url(key), text) from None
             raise Passing(text) from None

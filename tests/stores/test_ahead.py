@@ -122,6 +122,7 @@ class TestPasses:
             BlockOrder.__init__, "__kwdefaults__", {"seed": 0, "epoch": 0, "block": BLOCK, "group": 8}
         )
         monkeypatch.setattr("indexer.stores.ranges.Store.gap", 4096)
+        monkeypatch.setattr("tfrecord.torch._readahead.NEAR", 4096)
         monkeypatch.setattr("tfrecord.torch._source._MUCH", 1 << 60)
         with serve(files={path.name: path.read_bytes() for path in folder.iterdir()}) as served:
             yield served
@@ -145,9 +146,9 @@ class TestPasses:
         assert sorted(self.ids(dataset)) == list(range(sum(COUNTS)))
         size = sum(len(data) for name, data in server.files.items() if not name.endswith("index"))
         blocks = sum(COUNTS) // BLOCK
-        # The fingerprint looks at few records; the edges of blocks that two windows share are requests too.
+        # The fingerprint looks at few records. One range is a block, also where two windows share it.
         assert twice(server) < size // 50
-        assert len(asked(server)) < 2 * blocks
+        assert len(asked(server)) < 1.3 * blocks
 
     def test_blocks_are_asked_for_16_ahead(self, server: RangeServer) -> None:
         dataset = self.dataset(server, shuffle="block", batch_size=16)

@@ -132,10 +132,9 @@ def test_what_will_not_pass_is_not_tried_again(
         assert len(server.requests) == 1
 
 
-def test_a_changed_object_is_stale() -> None:
-    pytest.importorskip("obstore")
+def test_a_changed_object_is_stale(kind: type[Store]) -> None:
     with serve(files={"a": DATA}) as server:
-        store = made(ObstoreStore, server)
+        store = made(kind, server)
         etag = store.stat("a").etag
         assert fetched(store, (0, 5), etag=etag) == [DATA[:5]]
         server.etags["a"] = '"another"'

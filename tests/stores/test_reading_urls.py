@@ -7,6 +7,7 @@ import itertools
 import os
 import pickle
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -392,3 +393,59 @@ class TestBuild:
     def test_it_replaces_nothing_that_fits(self, server: RangeServer) -> None:
         reader = tfrecord.TFRecordReader(urls(server), index="build")
         assert reader.has_index and {method for method, _, _ in server.requests} <= {"GET", "HEAD"}
+
+
+def test_a_pass_in_stored_order_asks_for_parts(
+    server: RangeServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexer.stores.ranges._PART", 100_000)
+    reader = tfrecord.TFRecordReader(urls(server))
+    len(reader)
+    server.requests.clear()
+    assert [int(r["id"][0]) for r in reader] == [int(r["id"][0]) for r in local(folder)]
+    sizes = [len(data) for name, data in server.files.items() if not name.endswith(".tfindex")]
+    assert len(server.requests) == sum(-(-size // 100_000) for size in sizes)
+
+
+class TestSecrets:
+    """Signed URLs, and URLs with a user and a password: what they hold is shown and kept nowhere."""
+
+    @pytest.fixture
+    def signed(self, server: RangeServer) -> Iterator[tuple[RangeServer, str]]:
+        """A server that answers only those who have the signature."""
+        name = "t-00000-of-00003"
+        files = {f"{one}?sig=canary-1": data for one, data in server.files.items() if one.startswith(name)}
+        with serve(files=files) as served:
+            yield served, f"http://user:canary-2@127.0.0.1:{served.port}/{name}?sig=canary-1"
+
+    def test_a_signed_url_is_read_and_not_shown(
+        self,
+        signed: tuple[RangeServer, str],
+        folder: Path,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        caplog.set_level("DEBUG")
+        served, url = signed
+        expected = local(folder).read([5, 7])
+        seen: list[str] = []
+        for more in ({}, {"cache": tmp_path}):
+            reader = tfrecord.TFRecordReader(url, max_retries=0, **more)
+            assert reader.has_index and reader.read([5, 7]) == expected
+            seen += [repr(reader), str(reader.paths), repr(reader.index), repr(pickle.dumps(reader))]
+        reader = tfrecord.TFRecordReader(url, max_retries=0)
+        for fault in ("503", "reset", "short", "200", "403", "404", "changed"):
+            served.faults = dict.fromkeys(range(10_000), fault)
+            with pytest.raises((OSError, tfrecord.TFRecordError)) as caught:
+                reader.read([500])
+            seen += traceback.format_exception(caught.value)
+            seen += [repr(caught.value), repr(caught.value.args), repr(pickle.dumps(caught.value))]
+            if fault == "changed":  # a reader that is opened now sees nothing of it
+                continue
+            with pytest.raises((OSError, tfrecord.TFRecordError)) as caught:
+                tfrecord.TFRecordReader(url, max_retries=0, index=False)[0]
+            seen += [*traceback.format_exception(caught.value), repr(pickle.dumps(caught.value))]
+        seen += [repr(path.read_bytes()) + path.name for path in tmp_path.iterdir()]
+        seen += [record.getMessage() for record in caplog.records if record.name.startswith("tfrecord")]
+        assert len(seen) > 40 and not [text for text in seen if "canary" in text]

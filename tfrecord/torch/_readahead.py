@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from indexer.errors import TFRecordError
 from indexer.files import DataFile, is_url
 from indexer.framing import FRAME_OVERHEAD
 from indexer.stores import Url
+from indexer.stores.pieces import NEAR
 from tfrecord.sampling.permutation import Int64Array
 
 __all__ = ["Later", "Readahead"]
@@ -219,21 +221,58 @@ class _Requests:
 
     def _tell(self) -> bool:
         """Ask for the next records; False if there are no more."""
-        begin = 0
-        for window in self._windows:
-            if self._told < begin + len(window):
-                break
-            begin += len(window)
-        else:
-            window = np.zeros(0, np.int64) if self._later is None else self._later(len(self._windows))
-            if not len(window):
-                return False
-            self._windows.append(window)
-        at = self._told - begin
+        at, number = self._told, 0
+        while (window := self._window(number)) is not None and at >= len(window):
+            at, number = at - len(window), number + 1
+        if window is None:
+            return False
         most = _PIECE if self._count is None else max(1, self._done + self._count - self._told)
-        numbers, offsets, sizes = _frames(self._store, window[at : at + most])
-        count = max(1, int(np.searchsorted(np.cumsum(sizes), _PIECE_BYTES)))
-        held = _advise(self._store, numbers[:count], offsets[:count], sizes[:count], remote=True)
+        frames = _frames(self._store, window[at : at + most])
+        count = max(1, int(np.searchsorted(np.cumsum(frames[2]), _PIECE_BYTES)))
+        numbers, offsets, sizes = (part[:count] for part in frames)
+        if self._count is None:
+            following = window[at + count : at + count + _PIECE]
+            if len(following) < _PIECE and (after := self._window(number + 1)) is not None:
+                following = np.concatenate((following, after[: _PIECE - len(following)]))
+            others = _frames(self._store, following)
+            near = _near(numbers, offsets, sizes, *others)
+            numbers, offsets, sizes = (
+                np.concatenate((own, other[near]))
+                for own, other in zip((numbers, offsets, sizes), others, strict=True)
+            )
+        held = _advise(self._store, numbers, offsets, sizes, remote=True)
         self._asked.append(_Asked(self._told, self._told + count, held))
         self._told += count
         return True
+
+    def _window(self, number: int) -> Int64Array | None:
+        """The positions of a window, counted from the one that is being read; None after the last."""
+        if number == len(self._windows):
+            found = np.zeros(0, np.int64) if self._later is None else self._later(number)
+            if len(found):
+                self._windows.append(found)
+        return self._windows[number] if number < len(self._windows) else None
+
+
+def _near(
+    numbers: Int64Array,
+    offsets: Int64Array,
+    sizes: Int64Array,
+    other_numbers: Int64Array,
+    other_offsets: Int64Array,
+    other_sizes: Int64Array,
+) -> npt.NDArray[np.bool_]:
+    """Which of the other frames lie so near to one of these that they can be read by the same request: the
+    rest of a block that is begun."""
+    near = np.zeros(len(other_numbers), np.bool_)
+    for number in np.unique(numbers).tolist():
+        here, there = numbers == number, other_numbers == number
+        order = np.argsort(offsets[here])
+        starts = offsets[here][order]
+        ends = starts + sizes[here][order]
+        begin, end = other_offsets[there], other_offsets[there] + other_sizes[there]
+        after = np.searchsorted(starts, begin)
+        follows = (after > 0) & (begin - ends[np.maximum(after - 1, 0)] <= NEAR)
+        leads = (after < len(starts)) & (starts[np.minimum(after, len(starts) - 1)] - end <= NEAR)
+        near[there] = follows | leads
+    return near
