@@ -253,7 +253,22 @@ class RecordIndex:
         """Check every entry, as `entries` does. O(n) in the number of records."""
         step = 1 << 20
         for first in range(0, len(self), step):
-            self.entries(np.arange(first, min(first + step, len(self)), dtype=np.int64))
+            last = min(first + step, len(self))
+            if not self._joined(first, last):
+                self.entries(np.arange(first, last, dtype=np.int64))  # says which is wrong
+
+    def _joined(self, first: int, last: int) -> bool:
+        """Whether each of these consecutive entries adjoins the next, the first one the one before it."""
+        offsets, lengths = self.offsets[first : last + 1], self._lengths[first:last]
+        size = np.uint64(self.stream_size)
+        # Both are compared with the size first, so no sum below can overflow.
+        if offsets.max() > size or lengths.max() > size:
+            return False
+        ends = offsets[: len(lengths)] + lengths + np.uint64(FRAME_OVERHEAD)
+        begins = 0 if first == 0 else self.frame_end(first - 1)
+        follows = ends[:-1] if len(offsets) == len(lengths) else ends
+        whole = last < len(self) or ends[-1] == size
+        return bool(whole and offsets[0] == begins and np.array_equal(follows, offsets[1:]))
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -231,7 +231,9 @@ def plot(points: list[Point], path: Path) -> None:
         for step in dict.fromkeys(point.step for point in chosen):
             line = [point for point in chosen if point.step == step]
             axis.plot([p.size for p in line], [p.seconds for p in line], marker="o", ms=3, lw=1, label=step)
-        if panel != "threads":
+        if panel == "threads":
+            axis.set_xticks(sorted({point.size for point in chosen}))
+        else:
             axis.set_xscale("log")
         axis.set(yscale="log", xlabel=panel, ylabel="seconds" if panel == panels[0] else "")
         axis.grid(alpha=0.3)

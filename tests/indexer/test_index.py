@@ -100,3 +100,20 @@ def test_each_read_notices_a_wrong_entry(
             assert (caught.value.path, caught.value.index_path) == ("a", "i")
     with pytest.raises(IndexFileError, match=f"entry {bad[0]} "):
         index.check_all()
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 20) + 99])
+def test_all_entries_are_checked_across_the_parts_of_a_large_index(wrong: int | None) -> None:
+    count = (1 << 20) + 100
+    lengths = np.arange(count, dtype=np.uint64) % np.uint64(7)
+    offsets = np.cumsum(lengths + np.uint64(16)) - lengths - np.uint64(16)
+    if wrong is None:
+        RecordIndex(offsets, lengths).check_all()
+        return
+    for array, value in ((offsets, offsets[wrong] + np.uint64(1)), (lengths, np.uint64(2**64 - 1))):
+        changed = array.copy()
+        changed[wrong] = value
+        pair = (changed, lengths) if array is offsets else (offsets, changed)
+        index = RecordIndex(*pair, stream_size=int(offsets[-1] + lengths[-1]) + 16)
+        with pytest.raises(IndexFileError, match=f"entry ({wrong}|{wrong - 1}) does not adjoin"):
+            index.check_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ _JPEG = b"\xff\xd8\xff"
 _ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _MOST_SEGMENTS = 1 << 16
+# The marker itself, after any number of bytes that fill the space before it.
+_MARKER = re.compile(rb"[^\xff]")
 # Samples per pixel of a PNG by its colour type, and how much deflate shrinks at most.
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _DEFLATE = 1032
@@ -148,11 +151,11 @@ def _header(data: bytes) -> _Header:
 def _jpeg_header(data: bytes) -> _Header:
     at = 2
     for _ in range(_MOST_SEGMENTS):
-        at = data.find(b"\xff", at)
-        while at >= 0 and data[at : at + 1] == b"\xff":  # any number of them may fill the space
-            at += 1
-        if at < 0 or at + 9 > len(data) or data[at] == 0xDA:
+        start = data.find(b"\xff", at)
+        found = _MARKER.search(data, start) if start >= 0 else None
+        if found is None or found.start() + 9 > len(data) or found[0] == b"\xda":
             break
+        at = found.start()
         marker = data[at]
         if marker in _FRAMES:
             sizes = [int.from_bytes(data[at + i : at + i + 2], "big") for i in (4, 6)]
