@@ -40,7 +40,14 @@ from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata, invalid_text
 
-__all__ = ["build_index", "build_indexes", "load_indexes", "scan_headers", "stored_compression"]
+__all__ = [
+    "LaterIndexes",
+    "build_index",
+    "build_indexes",
+    "load_indexes",
+    "scan_headers",
+    "stored_compression",
+]
 
 _SCAN_CHUNK = 64 << 20
 _STREAM_CHUNK = 1 << 20
@@ -272,6 +279,41 @@ def load_indexes(
             raise ValueError(f"{len(index)} indexes were given for {len(paths)} files")
         return [None if one is None else load(number, os.fsdecode(one)) for number, one in enumerate(index)]
     raise TypeError(f"index is {index!r}; it must be 'auto', 'build', False, a path or a list of paths")
+
+
+class LaterIndexes(Sequence[RecordIndex | None]):
+    """The indexes of many files, each loaded and compared with its file when it is first used.
+
+    ``names`` are their paths, ``counts`` how many records each must have. An index that does not belong to
+    its file raises as in `load_index`; one that has another number of records raises `StaleIndexError`.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], names: Sequence[str | None], counts: Sequence[int], files: OpenFiles
+    ) -> None:
+        self.names, self.counts = tuple(names), tuple(counts)
+        self._paths, self._files = paths, files
+        self._loaded: dict[int, RecordIndex] = {}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @overload
+    def __getitem__(self, number: int) -> RecordIndex: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[RecordIndex | None]: ...
+    def __getitem__(self, number: int | slice) -> Any:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        found = self._loaded.get(number)
+        if found is None:
+            name, path = self._files.place(str(self.names[number])), self._paths[number]
+            found = check_metadata(load_index(name, self._files.local(number) or self._files.place(path)))
+            if len(found) != self.counts[number]:
+                reason = f"it has {len(found):,} records, and had {self.counts[number]:,} before"
+                raise StaleIndexError(path, name, reason)
+            self._loaded[number] = found
+        return found
 
 
 def _in_folder(folder: str, path: str) -> str:

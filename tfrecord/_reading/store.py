@@ -21,7 +21,7 @@ from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.access import CompressedFiles
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.fetching import FetchedRows, fetch_record, start_fetch
-from tfrecord._reading.indexes import load_indexes, scan_headers, stored_compression
+from tfrecord._reading.indexes import LaterIndexes, load_indexes, scan_headers, stored_compression
 from tfrecord._reading.locks import ForkSafeLock
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.pointed import stream_through_points
@@ -35,6 +35,8 @@ __all__ = ["CLOSED", "Fetched", "RecordStore"]
 CLOSED = "I/O operation on closed reader"
 # Up to this many entries an index is checked as a whole, which takes about a millisecond.
 _SMALL_INDEX = 1 << 17
+# A pickle of more files than this does not load their indexes until they are used.
+_MANY_FILES = 64
 
 
 class Fetched(NamedTuple):
@@ -49,7 +51,8 @@ class RecordStore:
 
     Positions count from 0 over all files. They need an index of each file; if a file has none, its headers
     are scanned when a position is first needed (a compressed file is spooled for this). Safe to use from
-    several threads; a pickle leaves out handles, maps and indexes that came from a header scan.
+    several threads; a pickle leaves out handles, maps and indexes that came from a header scan. A copy of
+    many files that all have an index loads each index when its file is used.
     """
 
     #: Whether positions are places in files that other processes can open too.
@@ -65,7 +68,7 @@ class RecordStore:
         self.paths = tuple(paths)
         self.options = options
         self.policy = policy
-        self.given = tuple(indexes)
+        self.given: Sequence[RecordIndex | None] = tuple(indexes)
         self._indexes = list(indexes)
         self._files = OpenFiles(self.paths, mmap=options.mmap)
         self._compressed = CompressedFiles(options)
@@ -87,7 +90,12 @@ class RecordStore:
     @property
     def has_index(self) -> bool:
         """Whether all positions are known."""
-        return None not in self._indexes
+        return self.all_given or None not in self._indexes
+
+    @property
+    def all_given(self) -> bool:
+        """Whether the files of a pickle all have an index, which is loaded when it is needed."""
+        return isinstance(self.given, LaterIndexes)
 
     def index(self, number: int) -> RecordIndex:
         """The index of one file: the one given, or one that is made now."""
@@ -99,9 +107,15 @@ class RecordStore:
             with self._lock:
                 found = self._indexes[number]
                 if found is None:
-                    found = self._indexes[number] = self._scan_headers(number)
+                    found = self.given[number]
+                    found = self._indexes[number] = self._scan_headers(number) if found is None else found
         self._check_count(number, len(found))
         return found
+
+    def _known(self, number: int) -> RecordIndex | None:
+        """The index of one file, if there is one without a scan."""
+        found = self._indexes[number]
+        return self.index(number) if found is None and self.all_given else found
 
     def _build_remote(self, numbers: Sequence[int]) -> None:
         """Make the indexes of objects behind URLs, where they are missing, in one pass over each. Compressed
@@ -186,7 +200,7 @@ class RecordStore:
 
     def compression(self, number: int) -> str:
         """``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``."""
-        index = self._indexes[number]
+        index = self._known(number)
         if index is not None:
             return index.compression
         if self.options.compression_type != "auto":
@@ -229,7 +243,7 @@ class RecordStore:
                 pointed = self._compressed.pointed(number, index, partial(self._stored, number))
         path = self.place(self.paths[number])
         file = self._files.local(number)
-        if file is not None and self._indexes[number] is not None:
+        if file is not None and self._known(number) is not None:
             self._check_size(number, file.size)
         # list(reader) asks for the length first, which spools a compressed file. Do not inflate it again.
         policy = policy or self.policy
@@ -275,7 +289,7 @@ class RecordStore:
     def offset_of(self, path: str, record: int) -> int | None:
         """The offset of a record's frame, for an error message; None if finding it would take too long."""
         number = self.paths.index(path) if path in self.paths else -1
-        index = self._indexes[number] if number >= 0 else None
+        index = self._known(number) if number >= 0 else None
         if index is not None:
             return int(index.offsets[record]) if record < len(index) else None
         if number < 0 or is_url(self.place(path)):
@@ -427,7 +441,14 @@ class RecordStore:
         self._compressed.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        named = [None if index is None else index.index_path for index in self.given]
+        named: Sequence[str | None]
+        counts: Sequence[int] | None = None
+        if isinstance(self.given, LaterIndexes):
+            named, counts = self.given.names, self.given.counts
+        else:
+            named = [None if index is None else index.index_path for index in self.given]
+            if len(named) > _MANY_FILES and None not in named and not any(map(is_url, self.paths)):
+                counts = [len(index) for index in self.given if index is not None]
         # Making it again would read the whole object.
         built = {
             number: index
@@ -435,7 +456,7 @@ class RecordStore:
             if is_url(self.paths[number]) and index and index.index_path is None and not index.compression
         }
         place = self._files.folder
-        return _reopen, (self.paths, named, self.options, self.policy, place, self._expected, built)
+        return _reopen, (self.paths, named, self.options, self.policy, place, self._expected, built, counts)
 
 
 def _reopen(
@@ -446,11 +467,20 @@ def _reopen(
     folder: str | None,
     expected: Sequence[int] | None,
     built: Mapping[int, RecordIndex],
+    counts: Sequence[int] | None,
 ) -> RecordStore:
-    """The store in another process, which may have another working directory."""
+    """The store in another process, which may have another working directory.
+
+    ``counts``: how many records each file has, if there are many, with an index each. Then an index is loaded
+    when it is needed, and the number of all records is known before.
+    """
     store = RecordStore(paths, [None] * len(paths), options, policy)
     store._files.folder = folder
-    store.use_indexes([name and store.place(name) for name in named])
+    if counts is None:
+        store.use_indexes([name and store.place(name) for name in named])
+    else:
+        store.given = LaterIndexes(store.paths, named, counts, store._files)
+        store._set_starts(counts)
     for number, index in built.items():
         store._indexes[number] = index
     if expected is not None:

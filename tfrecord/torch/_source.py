@@ -60,7 +60,8 @@ class Source:
         if self._positioned is None:
             store = self.view.store
             self._positioned = self.view.selection is not None or all(
-                index is not None or not store.compression(number) for number, index in enumerate(store.given)
+                store.all_given or store.given[number] is not None or not store.compression(number)
+                for number in range(len(store.paths))
             )
         return self._positioned
 
@@ -70,11 +71,12 @@ class Source:
         store = self.view.store
         if self.view.selection is not None:
             return False
-        uncached = [
-            index
-            for path, index in zip(store.paths, store.given, strict=True)
-            if isinstance(path, Url) and path.options.cache is None and index is not None
+        urls = [
+            number
+            for number, path in enumerate(store.paths)
+            if isinstance(path, Url) and path.options.cache is None
         ]
+        uncached = [index for number in urls if (index := store.given[number]) is not None]
         size, count = sum(index.file_size for index in uncached), sum(map(len, uncached))
         return size > _MUCH and size < _SMALL_RECORD * count
 
