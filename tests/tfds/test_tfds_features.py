@@ -320,3 +320,29 @@ def test_images_that_are_not_as_declared(tmp_path: Path) -> None:
     with pytest.raises(DecodeError, match="16 bits in colour"):
         reader[0]
     assert json.loads((tmp_path / "b" / "features.json").read_text()) == features
+
+
+def test_jpegs_are_the_same_by_either_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from PIL import Image
+
+    from tfrecord._columns import pixels
+
+    pytest.importorskip("simplejpeg")
+    small = np.random.default_rng(0).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    photo = Image.fromarray(small).resize((23, 17), Image.BICUBIC)
+    files = []
+    for mode in ("RGB", "L", "CMYK"):
+        file = io.BytesIO()
+        photo.convert(mode).save(file, "JPEG")
+        files.append(file.getvalue())
+    features = dict_of(grey=image(-1, -1, 1), colour=image(-1, -1, 3))
+    records = [{"grey": (data, "byte"), "colour": (data, "byte")} for data in files]
+    reader: Any = tfds.open(folder_of(tmp_path, features, *records))
+    found = list(reader)
+    pillow, _ = pixels.load_decoders()
+    monkeypatch.setattr(pixels, "load_decoders", lambda: (pillow, None))
+    for one, other in zip(found, reader, strict=True):
+        assert np.array_equal(one["grey"], other["grey"]) and one["grey"].shape == (17, 23, 1)
+        assert np.array_equal(one["colour"], other["colour"]) and one["colour"].shape == (17, 23, 3)

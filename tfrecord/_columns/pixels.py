@@ -15,7 +15,7 @@ from indexer.errors import DecodeError, ImageError
 from tfrecord._optional import optional
 from tfrecord.features import ImageOptions
 
-__all__ = ["Pixels", "colours_of", "image_pixels", "load_decoders"]
+__all__ = ["Pixels", "colours_of", "fast_jpeg", "image_pixels", "load_decoders"]
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -82,23 +82,32 @@ def image_pixels(data: bytes, options: ImageOptions, out: Pixels | None = None) 
     """
     header = _header(data)
     _check_claims(header, options, len(data))
-    pillow, simplejpeg = load_decoders()
+    pillow, _ = load_decoders()
     size = (header.height, header.width)
-    shape = (*size, options.channels)
     pixels = None
-    if header.format == "JPEG" and header.components != 4 and simplejpeg is not None:
-        target = out if out is not None and out.shape == shape else None
-        try:
-            pixels = simplejpeg.decode_jpeg(data, _SPACES[options.channels], buffer=target)
-        except ValueError:  # Pillow decides whether it can be read
-            pass
-        if pixels is not None and pixels.shape != shape:
-            pixels = None
+    if header.format == "JPEG" and header.components != 4:
+        pixels = fast_jpeg(data, (*size, options.channels), out)
     if pixels is None:
         pixels = _pillow_pixels(pillow, data, header, options.channels)
     if options.resize and size != (options.height, options.width):
         pixels = _resized(pillow, pixels, options)
     return pixels
+
+
+def fast_jpeg(data: bytes, shape: tuple[int, int, int], out: Pixels | None = None) -> Pixels | None:
+    """The pixels of a JPEG by simplejpeg, the same as Pillow's: in ``out`` if that has their shape.
+
+    None if simplejpeg is not installed, or cannot decode the file without a complaint: then Pillow decides.
+    """
+    simplejpeg = load_decoders()[1]
+    if simplejpeg is None:
+        return None
+    target = out if out is not None and out.shape == shape else None
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(data, _SPACES[shape[2]], buffer=target)
+    except ValueError:
+        return None
+    return pixels if pixels.shape == shape else None
 
 
 def _pillow_pixels(pillow: Any, data: bytes, header: _Header, channels: int) -> Pixels:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import DecodeError
-from tfrecord._columns.pixels import colours_of
+from tfrecord._columns.pixels import colours_of, fast_jpeg
 from tfrecord._optional import optional
 from tfrecord.tfds.features import Image, Shape, Tensor
 
@@ -89,6 +89,10 @@ def decode_image(data: memoryview, feature: Image) -> Array:
                 return _pixels(image, 0, 4).view("<f4").astype(np.float32, copy=False)
             if feature.dtype == "uint16":
                 return _wide(image, data, channels)
+            if image.format == "JPEG" and image.mode != "CMYK" and channels in (1, 3):
+                fast = fast_jpeg(bytes(data), (*image.size[::-1], channels))
+                if fast is not None:
+                    return fast
             return _pixels(image, 0, channels)
     except DecodeError:
         raise
