@@ -2,7 +2,7 @@
 """Measure this library beside every TFRecord reader that is installed, in one interleaved run.
 
     python scripts/bench.py index|decode|read|random|write|torch|compressed|images|memory|tfds|ray|
-        remote|growth|all
+        remote|flight|growth|all
         [--quick] [--shapes tab,img] [--rounds 7] [--peer-python tensorflow=/path/to/python]
         [--json FILE] [--plot FILE] [--most records=1000000]
 

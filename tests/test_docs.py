@@ -63,6 +63,8 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     blocks = examples(page)
     for name in ("pyarrow", "duckdb", "pandas", "polars") if page.stem == "columns" else ():
         pytest.importorskip(name)
+    if page.stem == "service":
+        pytest.importorskip("pyarrow.flight")
     for name, uses in NEEDED.items():
         if not is_installed(name):
             blocks = [(line, code) for line, code in blocks if not uses.search(code)]

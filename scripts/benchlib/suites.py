@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from benchlib import (
     suites_compressed,
     suites_files,
+    suites_flight,
     suites_images,
     suites_memory,
     suites_parse,
@@ -31,4 +32,5 @@ SUITES: dict[str, Callable[[Plan], Iterator[Case]]] = {
     "tfds": suites_tfds.tfds,
     "ray": suites_ray.ray,
     "remote": suites_remote.remote,
+    "flight": suites_flight.flight,
 }

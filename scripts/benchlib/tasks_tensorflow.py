@@ -115,6 +115,22 @@ def read(spec: Spec) -> Run:
     return _count(dataset.with_options(_options(spec)))
 
 
+def service(spec: Spec) -> Run:
+    """``read``, by a tf.data service with one worker on this host."""
+    features = _features(spec)
+    dispatcher = tf.data.experimental.service.DispatchServer()
+    worker = tf.data.experimental.service.WorkerServer(
+        tf.data.experimental.service.WorkerConfig(dispatcher_address=dispatcher.target.partition("://")[2])
+    )
+    dataset = tf.data.TFRecordDataset(spec["path"]).batch(spec["batch"])
+    dataset = dataset.map(lambda serialized: tf.io.parse_example(serialized, features), tf.data.AUTOTUNE)
+    dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    count = _count(
+        dataset.apply(tf.data.experimental.service.distribute("parallel_epochs", dispatcher.target))
+    )
+    return lambda: count() if worker is not None else 0
+
+
 def images(spec: Spec) -> Run:
     """``TFRecordDataset``, ``decode_jpeg`` record by record in ``spec["threads"]`` calls, then batches."""
     features = _features(spec)
@@ -169,5 +185,6 @@ TASKS: dict[str, Task] = {
     "raw_one": raw_one,
     "read": read,
     "images": images,
+    "service": service,
     "write": write,
 }

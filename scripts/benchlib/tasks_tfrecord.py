@@ -428,6 +428,27 @@ def remote_random(spec: Spec) -> Run:
     return _holding(folder, lambda: len(reader.read_raw(next(turns))))
 
 
+def _served(spec: Spec) -> Any:
+    """A reader of the server's data set where there is a URL, else of the file."""
+    options: dict[str, Any] = {"features": _features(spec), "record_type": "example"}
+    if "url" in spec:
+        return tfrecord.connect(spec["url"], token=spec["token"], **options)
+    return tfrecord.TFRecordReader(spec["path"], **options)
+
+
+def served_random(spec: Spec) -> Run:
+    """Random records as columns, from a server or the file."""
+    reader = _served(spec)
+    turns = cycle([np.array(some) for some in draws(spec)])
+    return lambda: int(reader.read(next(turns)).num_rows)
+
+
+def served_scan(spec: Spec) -> Run:
+    """All records as columns, from a server or the file."""
+    reader = _served(spec)
+    return lambda: _rows(reader.batches(spec["batch"]))
+
+
 def tfds_examples(spec: Spec) -> Run:
     """The examples of a prepared folder one by one, images not decoded."""
     reader = tfrecord.tfds.open(spec["folder"], decode=False)
@@ -482,6 +503,8 @@ TASKS: dict[str, Task] = {
     "image_transform": image_transform,
     "peak": peak,
     "remote_random": remote_random,
+    "served_random": served_random,
+    "served_scan": served_scan,
     "tfds_examples": tfds_examples,
     "tfds_batches": tfds_batches,
     "splits": splits,

@@ -60,9 +60,10 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--drain", type=float, default=30.0, show_default=True, help="Seconds for requests at the end.")
 @click.option("--refresh", type=click.FloatRange(0.1), help="Look for added files every so many seconds.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="HTTP port of /metrics, /health, /ready.")
+@click.option("--no-mmap", is_flag=True, help="Read files by copying: others may truncate them in place.")
 @remote_options
 @json_option
-def serve(sets: dict[str, str], as_json: bool, **options: Any) -> None:
+def serve(sets: dict[str, str], as_json: bool, no_mmap: bool, **options: Any) -> None:
     """Serve data sets to readers on this host or others (Arrow Flight).
 
     A data set is a file, folder, glob or URL. Its name is the one given, or that of its file or folder.
@@ -76,7 +77,7 @@ def serve(sets: dict[str, str], as_json: bool, **options: Any) -> None:
     """
     optional("pyarrow")
     limits = ServiceOptions(**{name: options.pop(name) for name in ServiceOptions._fields})
-    serving = Serving(sets, **options, limits=limits)
+    serving = Serving(sets, **options, limits=limits, reader_options={"mmap": not no_mmap})
     try:
         serving.check()
     except ValueError as error:

@@ -25,6 +25,10 @@ def stored_batches(
 ) -> Iterator[Batch]:
     """Batches of ``size`` rows in stored order; good records come before the damage after them raises."""
     view.prepare()
+    ready = view.ready_batches(size, names, drop_last)
+    if ready is not None:
+        yield from ready
+        return
     dropped = 0
 
     def full() -> Iterator[RowBatch]:

@@ -81,9 +81,10 @@ class _Columns(Mapping[str, npt.NDArray[Any]]):
                 parts.append(index.columns[name])
             elif len(index):
                 near = near_matches(name, index.columns)
+                data = path if self._store.has_files else "DATA"
                 raise KeyError(
                     f"the index of {path} has no column {name!r} (it has {listed(index.columns)}{near}); "
-                    f"build it: tfrecord.build_index({path!r}, columns={[*index.columns, name]!r})"
+                    f"build it: tfrecord.build_index({data!r}, columns={[*index.columns, name]!r})"
                 )
         if len(parts) == 1:
             return parts[0]

@@ -101,6 +101,12 @@ class RecordView:
         for first in range(0, len(self), _WINDOW):
             yield from self.fetch_in_order(np.arange(first, min(first + _WINDOW, len(self)), dtype=np.int64))
 
+    def ready_batches(
+        self, size: int, columns: tuple[str, ...] | None, drop_last: bool
+    ) -> Iterator[Batch] | None:
+        """All records as batches in stored order, where payloads are decoded elsewhere; else None."""
+        return None
+
     def sizes(self, positions: Int64Array) -> Int64Array:
         """Payload lengths, int64."""
         return self.store.sizes(self.stored(positions))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexer.errors import RemoteError, TFRecordError
+from indexer.errors import MissingFeatureError, RemoteError, TFRecordError
+from indexer.options import known_names
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._columns.tables import TableOptions
@@ -19,12 +20,12 @@ from tfrecord._reading.decoder import RecordDecoder
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.tables import RECORD
 from tfrecord._reading.view import RecordView
-from tfrecord.features import FeaturePlan
+from tfrecord.features import NAMED, FeaturePlan
 from tfrecord.flight.served import Generation
 from tfrecord.flight.tickets import Ticket, matches
 from tfrecord.sampling.orders import shuffled_order
 from tfrecord.sampling.share import Share
-from tfrecord.schema import dense_plan
+from tfrecord.schema import FeatureSchema, dense_plan
 
 __all__ = ["Answer", "Limits"]
 
@@ -172,25 +173,28 @@ def _decoding(generation: Generation, view: RecordView, ticket: Ticket) -> Recor
     """The view, with a decoder for the features of the ticket whose columns have the same types in each
     batch."""
     record_type = view.record_type
-    wants_lists = ticket.sequence_plan is not None
-    if wants_lists and record_type != "sequence_example":
+    is_sequence = record_type == "sequence_example"
+    if ticket.sequence_plan is not None and not is_sequence:
         raise ValueError("sequence_features needs SequenceExamples, which these records are not")
     decoder = _decoder(view, ticket, record_type)
-    made = replace(view, decoder=decoder)
-    made.prepare()
-    decoder.seen.warned = True  # a warning would not reach the client
-    plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
-    parts = (plan, lists) if record_type == "sequence_example" else (plan,)
-    if any(one.columns is None or any(column.kind is None for column in one.columns) for one in parts):
+    plan, lists, schema = decoder.plan, decoder.sequence_plan, generation.known_schema
+    plans = (plan, lists) if is_sequence else (plan,)
+    if any(one.columns is None or any(column.kind is None for column in one.columns) for one in plans):
         schema = generation.full_schema()
+    if schema is not None:
         plan = _settled(plan, schema)
-        lists = _settled(lists, schema.feature_lists) if len(parts) > 1 else lists
+        lists = _settled(lists, schema.feature_lists) if is_sequence else lists
+        decoder.keys = frozenset((*schema, *schema.feature_lists))
     decoder.dense = plan, lists
-    return made
+    return replace(view, decoder=decoder)
 
 
-def _settled(plan: FeaturePlan, schema: Any) -> FeaturePlan:
-    """The plan with a type for each column that some record has."""
+def _settled(plan: FeaturePlan, schema: Mapping[str, FeatureSchema]) -> FeaturePlan:
+    """The plan with a type for each column that some record has.
+
+    Raises:
+        MissingFeatureError: no record has a feature that was named.
+    """
     known = dense_plan(schema)
     if plan.columns is None:
         return known
@@ -198,6 +202,8 @@ def _settled(plan: FeaturePlan, schema: Any) -> FeaturePlan:
     columns = []
     for column in plan.columns:
         found = types.get(column.key)
+        if found is None and column.absent == NAMED:
+            raise MissingFeatureError(f"is in no record{known_names(column.key, schema)}", key=column.key)
         if column.kind is None and found is not None:
             column = replace(column, kind=found.kind, dtype=found.dtype)
         columns.append(column)

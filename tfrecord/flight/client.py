@@ -10,12 +10,12 @@ from indexer.stores import StoreOptions
 from tfrecord._reading.call_text import call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import RecordDecoder
-from tfrecord._reading.view import RecordView
 from tfrecord.features import compile_features
 from tfrecord.flight.addresses import Address
 from tfrecord.flight.connection import Connection
 from tfrecord.flight.store import RemoteStore
 from tfrecord.flight.tickets import VERSION, encode_message
+from tfrecord.flight.view import RemoteView
 from tfrecord.reader import BatchType, TFRecordReader
 
 __all__ = ["RemoteReader", "connect"]
@@ -34,7 +34,7 @@ class RemoteReader(TFRecordReader[BatchType]):
         connection = Connection(address, options)
         ticket = encode_message({"v": VERSION, "data": address.name})
         store = RemoteStore(connection, connection.action("describe", ticket), decoder.policy)
-        self._begin(RecordView(store, decoder), call)
+        self._begin(RemoteView(store, decoder), call)
 
     @property
     def url(self) -> str:

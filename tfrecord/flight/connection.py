@@ -261,6 +261,9 @@ class Stream:
             with suppress(Exception):  # it reports that it was cancelled
                 writer.close()
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class Tries:
     """When to try again after an error, and when to give up."""

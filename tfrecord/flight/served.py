@@ -68,8 +68,7 @@ class Generation:
         self.names = {os.fspath(path): name for path, name in zip(store.paths, self.file_names, strict=True)}
         self.record_type = view.record_type
         view.prepare()
-        schema = known_schema(store, self.record_type)
-        self.schema = None if schema is None else _schema_words(schema)
+        self.known_schema = known_schema(store, self.record_type)
         self.index_columns = {name: column.dtype.str for name, column in self.reader.index.columns.items()}
         self.num_bytes = sum(store.index(number).file_size for number in range(len(store.paths)))
         self.fingerprints = list(self._chain())
@@ -110,7 +109,7 @@ class Generation:
         with self._lock:
             if self._full is None:
                 view = self.reader._view
-                self._full = known_schema(view.store, self.record_type) or schema_of_all(view)
+                self._full = self.known_schema or schema_of_all(view)
             return self._full
 
     def is_unchanged(self, num_files: int) -> bool:
@@ -122,6 +121,7 @@ class Generation:
         store = self.reader._view.store
         chain = self.fingerprints
         num_files = len(self.file_names) if wanted is None else chain.index(wanted)
+        schema = self.known_schema if num_files == len(self.file_names) else None
         counts = np.diff(store.starts[: num_files + 1]).tolist()
         return {
             "data": self.name,
@@ -133,7 +133,7 @@ class Generation:
                 [self.file_names[number], count, store.compression(number)]
                 for number, count in enumerate(counts)
             ],
-            "schema": self.schema if num_files == len(self.file_names) else None,
+            "schema": None if schema is None else _schema_words(schema),
             "index_columns": self.index_columns,
         }
 

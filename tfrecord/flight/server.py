@@ -199,7 +199,6 @@ class Service:
         writer.begin(answer.schema)
         began = time.monotonic()
         while (data := receive()) is not None:
-            self.check_time(began)
             head: dict[str, Any] = {}
             try:
                 with self.request("do_exchange", generation) as counts:
@@ -211,7 +210,8 @@ class Service:
                     head["id"] = message["id"]
                     asked = Ticket.of_message({**base, **message["ticket"]}, as_json)
                     of_message = answer
-                    if _without_positions(asked) != _without_positions(ticket):
+                    known = find_data_set(self.sets, asked.data).find(asked.fingerprint)[0]
+                    if known is not generation or _without_positions(asked) != _without_positions(ticket):
                         of_message, generation = self.answer(asked)
                         if of_message.schema != answer.schema:
                             raise ValueError("all tickets of an exchange must give the same columns")
@@ -225,6 +225,7 @@ class Service:
             except self._flight.FlightServerError as error:
                 head["error"] = decode_message(error.extra_info)[0]
             writer.write_metadata(encode_message(head | {"last": True}, as_json))
+            self.check_time(began)
 
     def describe(self, ticket: Ticket) -> dict[str, Any]:
         """The answer of the action ``describe``."""

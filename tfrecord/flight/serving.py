@@ -69,6 +69,7 @@ def serve(
     max_bytes: int = 256 << 20,
     max_calls: int = 64,
     timeout: float = 300.0,
+    mmap: bool = True,
 ) -> Iterator[Server]:
     """Serve data sets from a process of its own, while the block of a ``with`` runs.
 
@@ -88,6 +89,7 @@ def serve(
         max_rows, max_bytes: limits of a record batch of an answer.
         max_calls: how many calls may be open in a process.
         timeout: how many seconds a call may take. Readers of this library then ask for the rest.
+        mmap: map local files; False copies, for files that others may truncate in place.
 
     Raises:
         ValueError: options are not valid, or not safe. OSError: a file or address cannot be used.
@@ -111,6 +113,7 @@ def serve(
         "refresh": refresh,
         "drain": drain,
         "metrics_port": metrics_port,
+        "reader_options": {"mmap": mmap},
         **{name: None if value is None else os.fspath(value) for name, value in texts.items()},
     }
     limits = ServiceOptions(max_rows, max_bytes, max_calls, timeout)

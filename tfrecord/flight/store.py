@@ -66,8 +66,8 @@ class RemoteStore(RecordStore):
         """A column of the index, one entry per record; fetched once."""
         if name not in self._columns:
             dtype = self.known["index_columns"][name]
-            batches = self._scan({"index": [name]}, 0, len(self), 1, DamagePolicy(), None)
-            parts = [_index_values(batch.column(0), dtype) for batch in batches]
+            found = self.scan({"index": [name]}, 0, len(self), 1, DamagePolicy())
+            parts = [_index_values(batch.column(0), dtype) for _, batch, _ in found]
             masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
             joined: Any = np.ma.concatenate if masked else np.concatenate
             column = joined(parts) if parts else np.empty(0, np.dtype(dtype))
@@ -87,9 +87,14 @@ class RemoteStore(RecordStore):
         except (TFRecordError, OSError):
             return None
 
+    def ask(self, what: Mapping[str, Any], positions: Int64Array) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+        """Record batches of what a ticket asks for, with their metadata; damage raises."""
+        self.check_open()
+        return self._ask(encode_message({**self._ticket, **what}), positions, DamagePolicy(), [])
+
     def _of_frames(self, name: str, positions: Int64Array) -> Int64Array:
         command = encode_message({**self._ticket, "index": [name]})
-        parts = [batch.column(0).to_numpy() for batch in self._ask(command, positions, DamagePolicy(), [])]
+        parts = [batch.column(0).to_numpy() for batch, _ in self._ask(command, positions, DamagePolicy(), [])]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def open(self, number: int) -> Any:
@@ -120,7 +125,7 @@ class RemoteStore(RecordStore):
     def _fetch(self, positions: Int64Array, policy: DamagePolicy) -> Fetched:
         self.check_open()
         bad: list[int] = []
-        parts = [_payloads(batch) for batch in self._ask(self._command, positions, policy, bad)]
+        parts = [_payloads(batch) for batch, _ in self._ask(self._command, positions, policy, bad)]
         payloads = BytesColumn.concat(parts) if parts else BytesColumn.from_list([])
         if not bad:
             return Fetched(payloads, positions)
@@ -132,15 +137,15 @@ class RemoteStore(RecordStore):
         self.check_open()
         done = 0
         bad: list[int] = []
-        for batch in self._ask(self._command, positions, self.policy, bad):
+        for batch, _ in self._ask(self._command, positions, self.policy, bad):
             done += sum(1 for row in bad if row >= done)
             yield Fetched(_payloads(batch), positions[done : done + batch.num_rows])
             done += batch.num_rows
 
     def _ask(
         self, command: bytes, positions: Int64Array, policy: DamagePolicy, bad: list[int]
-    ) -> Iterator[Any]:
-        """Record batches for positions; rows that are skipped as damaged are added to ``bad``."""
+    ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+        """Record batches for positions, with their metadata; ``bad`` gets the rows skipped as damaged."""
         tries = Tries(self.connection)
         most = min(int(self.known["max_rows"]), _MOST_POSITIONS)
         done = 0
@@ -149,7 +154,7 @@ class RemoteStore(RecordStore):
             try:
                 for batch, told in self.connection.ask(command, {"positions": part}):
                     if batch is not None:
-                        yield batch
+                        yield batch, told
                         done += batch.num_rows
                         tries.succeeded()
                     elif "error" in told:
@@ -168,7 +173,7 @@ class RemoteStore(RecordStore):
         return error
 
     def rows(self) -> Iterator[RowBatch]:
-        for first, batch in self._payload_scan(0, len(self), 1, self.policy):
+        for first, batch, _ in self.scan({"raw": True}, 0, len(self), 1, self.policy):
             positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
             yield RowBatch(_payloads(batch), self.paths, *self.places(positions))
 
@@ -181,29 +186,16 @@ class RemoteStore(RecordStore):
         policy: DamagePolicy | None = None,
     ) -> Iterator[RecordRun]:
         begin, end = self.starts[number : number + 2].tolist()
-        for first, batch in self._payload_scan(begin + start, end, step, policy or self.policy):
+        for first, batch, _ in self.scan({"raw": True}, begin + start, end, step, policy or self.policy):
             column = _payloads(batch)
             places = column.offsets.view(np.uint64), column.lengths.view(np.uint64)
             yield RecordRun(column._memoryviews()[0], *places, first - begin, step, 0, None, header=0)
 
-    def _payload_scan(
-        self, start: int, stop: int, step: int, policy: DamagePolicy
-    ) -> Iterator[tuple[int, Any]]:
-        """The position of the first record of each batch, and the batch."""
-        places: list[int] = []
-        for batch in self._scan({"raw": True}, start, stop, step, policy, places):
-            yield places[-1], batch
-
-    def _scan(
-        self,
-        what: Mapping[str, Any],
-        start: int,
-        stop: int,
-        step: int,
-        policy: DamagePolicy,
-        places: list[int] | None,
-    ) -> Iterator[Any]:
-        """Record batches of every ``step``-th record; the position of each one's first goes to ``places``."""
+    def scan(
+        self, what: Mapping[str, Any], start: int, stop: int, step: int, policy: DamagePolicy
+    ) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+        """Every ``step``-th record as a ticket asks for it: the position of a batch's first record, the
+        record batch, and its metadata."""
         self.check_open()
         tries = Tries(self.connection)
         while start < stop:
@@ -212,15 +204,14 @@ class RemoteStore(RecordStore):
                 ticket = {**self._ticket, **what, "slice": [start, stop, step]}
                 stream = self.connection.get(encode_message(ticket))
                 while start < stop:
-                    batch, _ = stream.receive()
+                    batch, told = stream.receive()
                     self.check_open()
                     if batch is None:
                         raise RemoteError(self._base, "the server gave fewer records than there are")
-                    if places is not None:
-                        places[:] = [start]
+                    first = start
                     start += batch.num_rows * step
                     tries.succeeded()
-                    yield batch
+                    yield first, batch, told or {}
             except TFRecordError:
                 raise
             except Exception as error:

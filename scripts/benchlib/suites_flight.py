@@ -1,0 +1,42 @@
+"""What is compared of the reader service: random records and scans, against the same in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchlib.harness import Case, Contender, Target
+from benchlib.plan import Plan
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+
+def flight(plan: Plan) -> Iterator[Case]:
+    """256 random records as columns, and a scan to columns; tf.data service scans the same file."""
+    from tfrecord import build_index
+    from tfrecord.flight import serve
+
+    for shape in plan.chosen("tab", "img"):
+        spec = plan.spec(shape, take=256, draws=8, form="ragged" if shape.name == "img" else "fixed")
+        build_index(spec["path"])
+        with serve({"bench": spec["path"]}) as server:
+            served = spec | {"url": server.url, "token": server.token}
+            ways = (("local", "in this process", spec), ("served", "served", served))
+            contenders = tuple(
+                Contender(key, label, "tfrecord", "served_random", given, one_cpu=False)
+                for key, label, given in ways
+            )
+            title = "256 random records as columns"
+            targets = (Target(f"{title}, served against local", "served", ("local",), 2.5, at_most=True),)
+            yield Case("flight", shape.name, title, contenders, targets)
+            contenders = tuple(
+                Contender(key, label, "tfrecord", "served_scan", given, one_cpu=False)
+                for key, label, given in ways
+            )
+            peer = Contender("service", "tf.data service", "tensorflow", "service", spec, one_cpu=False)
+            targets = (
+                Target("scan to columns, served against local", "served", ("local",), 0.8),
+                Target("scan to columns, served against tf.data service", "served", ("service",), 5.0),
+            )
+            yield Case("flight", shape.name, "scan to columns", (*contenders, peer), targets)
