@@ -209,6 +209,7 @@ def _until_stopped(
         if stopping.is_set():
             break
         service.refresh()
+    service.draining = True
     if metrics is not None:
         metrics.ready = False
     service.log("draining", {})
