@@ -18,6 +18,7 @@ from .files import BytesFile, DataFile, open_data, path_name
 from .fingerprint import bind_index
 from .framing import FRAME_OVERHEAD
 from .index import RecordIndex
+from .options import suggests_options
 from .paths import find_index
 from .textindex import format_text, parse_text
 
@@ -50,6 +51,7 @@ def write_text_index(file: BinaryIO, index: RecordIndex) -> None:
     file.writelines(format_text(index.offsets, index.lengths))
 
 
+@suggests_options
 def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
     """Read an index file of either format.
 

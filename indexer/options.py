@@ -87,7 +87,12 @@ def known_names(name: object, known: Iterable[str], words: str = "there are") ->
 
 
 def check_options(
-    called: Callable[..., Any], options: Iterable[str], known: Sequence[str], rest: str = "reader_options"
+    called: Callable[..., Any],
+    options: Iterable[str],
+    known: Sequence[str],
+    rest: str = "reader_options",
+    *,
+    owner: object = None,
 ) -> None:
     """Check the names of the options that a function passes on.
 
@@ -95,25 +100,37 @@ def check_options(
         called: the function that the user called; its argument ``rest`` holds the options.
         options: the names given.
         known: the names that may be given.
+        owner: the object or class of a method, which an inherited one is blamed on.
 
     Raises:
         TypeError: an unknown name. It blames ``called`` and suggests close names.
     """
     for name in options:
         if name not in known:
-            own = [own for own in inspect.signature(called).parameters if own not in ("self", rest)]
-            shown = called.__qualname__.removesuffix(".__init__")
+            own = [own for own in inspect.signature(called).parameters if own not in ("self", "cls", rest)]
+            shown = called.__qualname__
+            if owner is not None:
+                kind = owner if isinstance(owner, type) else type(owner)
+                shown = f"{kind.__name__}.{called.__name__}"
+            shown = shown.removesuffix(".__init__")
             near = near_matches(name, [*own, *known])
             raise TypeError(f"{shown}() got an unexpected keyword argument {name!r}{near}")
 
 
 def suggests_options(function: _Function) -> _Function:
-    """The same function, which answers an option that it does not have with those much like it."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    """The same function, which answers an option that it does not have with those much like it.
+
+    For public functions, constructors and methods with options: Python names similar ones only since 3.13.
+    """
+    parameters = inspect.signature(function).parameters
+    known = tuple(parameters)
+    is_method = known[:1] in (("self",), ("cls",))
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        check_options(function, options, known)
+        for name in options:
+            if name not in parameters:
+                check_options(function, options, known, owner=args[0] if is_method and args else None)
         return function(*args, **options)
 
     return cast("_Function", call)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
-from indexer.options import check_threads
+from indexer.options import check_threads, suggests_options
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.decoding import as_payloads, decode_batch
 from tfrecord._kernels.codes import REASONS, RecordClass
@@ -24,6 +24,7 @@ _LENGTH_PREFIXED = 2
 _MESSAGES = (RecordClass.EXAMPLE, RecordClass.SEQUENCE)
 
 
+@suggests_options
 def parse_example_list(
     payloads: Any, context_features: Any = None, example_features: Any = None, *, num_threads: int = 1
 ) -> SequenceBatch:

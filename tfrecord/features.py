@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from indexer.options import known_names, near_matches
+from indexer.options import known_names, near_matches, suggests_options
 from tfrecord._dtypes import DTYPES, check_cast, normal_default, normal_shape, resolve_dtype, resolve_stored
 
 __all__ = [
@@ -131,6 +131,7 @@ class FixedLenFeature(Spec):
     default_value: Any
     raw: bool
 
+    @suggests_options
     def __init__(self, shape: Any, dtype: Any, default_value: Any = None, *, raw: bool = False) -> None:
         kind, target = resolve_stored(dtype, bool(raw))
         sizes = normal_shape(shape, raw=bool(raw))
@@ -177,6 +178,7 @@ class VarLenFeature(Spec):
     raw: bool
     shape: tuple[int, ...] | None
 
+    @suggests_options
     def __init__(self, dtype: Any, *, raw: bool = False, shape: Any = None) -> None:
         kind, target = resolve_stored(dtype, bool(raw))
         sizes = None
@@ -269,6 +271,11 @@ class FeaturePlan:
     def images(self) -> tuple[Column, ...]:
         """The columns that are decoded to images."""
         return tuple(column for column in self.columns or () if column.image is not None)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the plan says which columns there are and the type of each."""
+        return self.columns is not None and all(column.kind is not None for column in self.columns)
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ import math
 import operator
 from typing import Any
 
-from indexer.options import check_count, check_threads
+from indexer.options import check_count, check_threads, suggests_options
 from tfrecord.features import Column, ImageOptions, Spec
 
 __all__ = ["MAX_PIXELS", "ImageFeature"]
@@ -57,6 +57,7 @@ class ImageFeature(Spec):
     max_pixels: int
     num_threads: int | None
 
+    @suggests_options
     def __init__(
         self,
         shape: Any = (None, None, 3),

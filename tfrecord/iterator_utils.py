@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from indexer.options import check_count
+from indexer.options import check_count, suggests_options
 
 __all__ = ["check_queue_size", "check_weights", "cycle", "sample_iterators", "shuffle_iterator"]
 
@@ -42,6 +42,7 @@ def _cycle(iterator_fn: Callable[[], Iterable[T]]) -> Iterator[T]:
             yield element
 
 
+@suggests_options
 def sample_iterators(
     iterators: Sequence[Callable[[], Iterable[T]] | Iterable[T]],
     ratios: Sequence[float],
@@ -131,6 +132,7 @@ def _sample(
         del sources[chosen], weights[chosen], opened[chosen]
 
 
+@suggests_options
 def shuffle_iterator(iterator: Iterable[T], queue_size: int, *, seed: int | None = None) -> Iterator[T]:
     """Shuffle with a queue: each element is drawn at random from ``queue_size`` waiting ones.
 

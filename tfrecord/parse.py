@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from indexer.options import check_threads
+from indexer.options import check_threads, suggests_options
 from tfrecord._columns.batch import ColumnBatch, SequenceBatch
 from tfrecord._columns.decoding import as_payloads, decode_batch, decode_record
 from tfrecord._kernels.engine import decode_kernel as kernel
@@ -24,6 +24,7 @@ _MOST_PLANS = 64
 _NO_ITEMS: tuple[tuple[Any, ...], FeaturePlan] = ((), compile_features(None))
 
 
+@suggests_options
 def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1) -> ColumnBatch:
     """Decode a batch of serialized `tf.train.Example` messages to columns.
 
@@ -55,6 +56,7 @@ def parse_example(serialized: Any, features: Any = None, *, num_threads: int = 1
     )
 
 
+@suggests_options
 def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any]:
     """Decode one serialized Example to a dict.
 
@@ -66,6 +68,7 @@ def parse_single_example(serialized: Any, features: Any = None) -> dict[str, Any
     return decode_record(_payload(serialized), _plan(features))  # type: ignore[return-value]
 
 
+@suggests_options
 def parse_sequence_example(
     serialized: Any, context_features: Any = None, sequence_features: Any = None, *, num_threads: int = 1
 ) -> SequenceBatch:
@@ -83,6 +86,7 @@ def parse_sequence_example(
     )
 
 
+@suggests_options
 def parse_single_sequence_example(
     serialized: Any, context_features: Any = None, sequence_features: Any = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:

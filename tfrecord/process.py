@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError
+from indexer.options import suggests_options
 from tfrecord._dtypes import check_cast, resolve_dtype
 
 __all__ = ["extract_feature_dict", "process_feature"]
@@ -20,6 +21,7 @@ __all__ = ["extract_feature_dict", "process_feature"]
 _DTYPES: dict[str, npt.DTypeLike] = {"float_list": np.float32, "int64_list": np.int64, "bytes_list": object}
 
 
+@suggests_options
 def process_feature(
     feature: Any,
     typename: str | None = None,
@@ -72,6 +74,7 @@ def _wanted(typename: str, mapping: Mapping[str, str], key: str) -> tuple[str, s
     return f"{kind}_list", dtype
 
 
+@suggests_options
 def extract_feature_dict(
     features: Any,
     description: Mapping[str, str | None] | Iterable[str] | None = None,

@@ -242,8 +242,12 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
         )
         found = expand_shards(paths, remote)
         store = RecordStore(found, [None] * len(found), options, policy)
-        store.open_all()
-        store.use_indexes(index)
+        try:
+            store.open_all()
+            store.use_indexes(index)
+        except BaseException:
+            store.close()
+            raise
         self._begin(RecordView(store, decoder), call)
 
     def _begin(self, view: RecordView, call: str) -> None:
@@ -327,6 +331,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
         """The payloads at ``positions``, in that order, without the damaged ones if damage is skipped."""
         return self._view.fetch(self._view.positions(positions)).payloads
 
+    @suggests_options
     def read(
         self, positions: Any, columns: Iterable[str] | None = None, *, num_threads: int | None = None
     ) -> BatchType:
@@ -353,6 +358,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
             self._view.prepare()  # a schema may have the names
         return self._view.decoder.check_columns(columns)
 
+    @suggests_options
     def decode(
         self,
         payloads: BytesColumn | Sequence[Any],
@@ -417,6 +423,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
             yield from self._view.decoder.records(rows)
         self._view.end_pass()
 
+    @suggests_options
     def iter_file(self, number: int, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, memoryview]]:
         """Records ``start``, ``start + step``, ... of one file in stored order: (number, payload), raw.
 
@@ -431,6 +438,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
             for place, payload in enumerate(run.payloads())
         )
 
+    @suggests_options
     def batches(
         self,
         batch_size: int,

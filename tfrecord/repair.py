@@ -17,7 +17,7 @@ from indexer.compressors import Compressor
 from indexer.files import is_url, total_size
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, scan
 from indexer.names import split_compression
-from indexer.options import check_threads
+from indexer.options import check_threads, suggests_options
 from indexer.outputs import STREAM, Outputs
 from indexer.paths import Paths, expand_paths
 from indexer.progress import Progress, Report, shown
@@ -37,6 +37,7 @@ _WRITE = 1 << 22
 __all__ = ["Damage", "FileReport", "SalvageReport", "StreamDamage", "VerifyReport", "salvage", "verify"]
 
 
+@suggests_options
 def verify(
     paths: Paths,
     *,
@@ -109,6 +110,7 @@ class _Sum:
             self._report(self._done, self._total)
 
 
+@suggests_options
 def salvage(
     source: str | os.PathLike[str],
     destination: str | os.PathLike[str],

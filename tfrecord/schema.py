@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -375,6 +375,25 @@ def _feature(
         return FeatureSchema(kind, present, records, *sizes)
     steps = (0, 0) if most_step < 0 else (least_step, most_step)
     return FeatureSchema(kind, present, records, *sizes, *steps)
+
+
+def typed_plan(plan: FeaturePlan, features: Mapping[str, FeatureSchema]) -> FeaturePlan:
+    """A plan in which each column of any type has the type that the schema of all records says.
+
+    A plan for every feature becomes `dense_plan`.
+    """
+    if plan.columns is None:
+        return dense_plan(features)
+    kinds = {key: VarLenFeature(found.kind) for key, found in features.items() if found.kind != "unknown"}
+    typed = {column.key: column for column in compile_features(kinds).columns or ()}
+    return FeaturePlan(
+        tuple(
+            replace(typed[column.key], absent=column.absent)
+            if column.kind is None and column.key in typed
+            else column
+            for column in plan.columns
+        )
+    )
 
 
 def dense_plan(features: Mapping[str, FeatureSchema]) -> FeaturePlan:

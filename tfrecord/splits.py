@@ -17,7 +17,7 @@ from indexer.files import DataFile, is_url, open_data
 from indexer.fingerprint import digest
 from indexer.framing import FRAME_OVERHEAD
 from indexer.index import RecordIndex
-from indexer.options import check_count, check_options
+from indexer.options import check_count, check_options, suggests_options
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import Batch
@@ -331,6 +331,7 @@ class Split:
             self._reader = reader
         return self._reader
 
+    @suggests_options
     def batches(self, batch_size: int, columns: Iterable[str] | None = None) -> Iterator[Any]:
         """The records as batches of ``batch_size`` rows (the last may be smaller), in one pass over the
         files; see `TFRecordReader.batches`."""

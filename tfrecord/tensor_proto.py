@@ -11,6 +11,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from indexer.errors import DecodeError
+from indexer.options import suggests_options
 from tfrecord.example_pb2 import _message_classes
 
 __all__ = ["decode_tensor_proto"]
@@ -90,6 +91,7 @@ def _message_class() -> Any:
 _Tensor = _message_class()
 
 
+@suggests_options
 def decode_tensor_proto(
     serialized: bytes | bytearray | memoryview, *, max_fill: int = 1 << 24
 ) -> npt.NDArray[Any]:

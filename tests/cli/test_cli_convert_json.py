@@ -115,3 +115,20 @@ def test_pipes_and_gzip_are_read_twice_too(run: Run, tmp_path: Path) -> None:
     with TFRecordReader(tmp_path / "b.tfrecord") as reader:
         assert reader[:]["x"].to_list() == [[1.0], [0.5]]
     assert "line 2" in refused(run, tmp_path, [{"x": 1}, '{"x":'])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"x": 1, "y": 2, "x": 3}', "an object has 'x' twice"),
+        ('{"x": {"float": [1], "float": [2]}}', "an object has 'float' twice"),
+        ('{"x": 1e400}', "the number 1e400 is too large"),
+        ('{"x": [0.5, -1E+999]}', "the number -1E+999 is too large"),
+        (f'{{"x": {"9" * 310}.5}}', "is too large"),
+    ],
+)
+def test_values_that_json_would_lose(run: Run, tmp_path: Path, line: str, reason: str) -> None:
+    (tmp_path / "a.jsonl").write_text('{"x": Infinity}\n' + line + "\n")
+    outcome = run("convert", tmp_path / "a.jsonl", tmp_path / "o.tfrecord")
+    assert outcome.code == 1 and "a.jsonl: line 2: " in outcome.err and reason in outcome.err
+    assert not (tmp_path / "o.tfrecord").exists()

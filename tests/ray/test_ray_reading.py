@@ -151,6 +151,14 @@ def test_features(indexed: Shards, read: Any) -> None:
     }
 
 
+def test_names_alone_take_the_types_of_the_data(indexed: Shards, read: Any) -> None:
+    for index in ("auto", False):
+        table = read(indexed[0], features=["words", "id"], index=index)
+        words, number = table.schema().types
+        assert (words, number) == (pa.large_list(pa.large_binary()), pa.large_list(pa.int64()))
+        assert table.count() == indexed[1]
+
+
 def test_a_view_of_a_reader(indexed: Shards, read: Any) -> None:
     order = np.random.default_rng(0).permutation(indexed[1])[:100]
     view = tfrecord.TFRecordReader(indexed[0], features={"id": FixedLenFeature((), "int64")}).select(order)

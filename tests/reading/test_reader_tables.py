@@ -101,3 +101,13 @@ def test_errors_say_where(tmp_path: Path) -> None:
         writer.write({"x": (1, "int")})
     with TFRecordReader(path) as reader, pytest.raises(FeatureKindError, match="'x'"):
         reader.to_arrow()
+
+
+def test_names_alone_take_the_types_of_the_data(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"a": [1, 2], "b": [b"x", b"y"], "c": [[0.5], []]})
+    for index in (False, "build"):
+        for features in (["a", "c", "b"], {"a": "int", "c": None, "b": None}):
+            reader = tfrecord.TFRecordReader(path, features=features, index=index)
+            assert reader.to_arrow().to_pydict() == {"a": [[1], [2]], "c": [[0.5], []], "b": [[b"x"], [b"y"]]}
+            assert reader.to_arrow(nullable=True, columns=["b"]).to_pydict() == {"b": [b"x", b"y"]}

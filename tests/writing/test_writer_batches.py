@@ -16,7 +16,7 @@ from tfrecord._writing.encoder import RowFrames, encode_example
 from tfrecord._writing.flat_columns import flatten_batch
 from tfrecord.columns import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord.reader import TFRecordReader
-from tfrecord.writer import TFRecordWriter
+from tfrecord.writer import TFRecordWriter, write
 
 KERNEL = encode_kernel
 
@@ -109,8 +109,8 @@ def test_kinds_of_columns(column: Any, expected: list[list[Any]]) -> None:
             "feature 'x': got a Ragged of Ragged",
         ),
         ({"x": np.ma.array([1, 2], mask=[0, 1])}, ValueError, "feature 'x': got an array with masked values"),
-        ([1, 2], TypeError, "write_batch: got list of length 2, expected a dict of columns"),
-        (None, TypeError, "write_batch: got None, expected a dict of columns"),
+        ([1, 2], TypeError, "the columns: got list of length 2, expected a dict of columns"),
+        (None, TypeError, "the columns: got None, expected a dict of columns"),
     ],
 )
 def test_columns_that_are_refused(columns: Any, error: type[Exception], text: str) -> None:
@@ -305,3 +305,20 @@ def test_type_names_of_text(tmp_path: Path) -> None:
             writer.write({"x": ("a", name)})
             writer.write_batch({"x": (["a", "b"], name)})
     assert [record["x"] for record in TFRecordReader(path)] == [b"a", b"a", b"b"] * 2
+
+
+@pytest.mark.parametrize(
+    ("typename", "there"), [(None, False), ("int", True), ("float", True), ("bytes", True)]
+)
+def test_rows_without_values(tmp_path: Path, typename: str | None, there: bool) -> None:
+    rows: list[Any] = [[], []]
+    write(tmp_path / "a.tfrecord", {"x": rows if typename is None else (rows, typename)})
+    assert TFRecordReader(tmp_path / "a.tfrecord")[:].to_list() == [{"x": []} if there else {}] * 2
+
+
+def test_python_objects_of_polars_are_refused(tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
+    frame = pl.DataFrame({"x": pl.Series([object()], dtype=pl.Object)})
+    with pytest.raises(TypeError, match="column 'x' holds Python objects"):
+        write(tmp_path / "a.tfrecord", frame)

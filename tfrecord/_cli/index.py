@@ -27,6 +27,7 @@ from tfrecord._cli.common import (
 from tfrecord._cli.problems import record_type_option
 from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import complain, say
+from tfrecord._columns.kept import NO_COLUMNS
 from tfrecord.schema import SchemaCollector, invalid_text
 
 
@@ -44,8 +45,8 @@ from tfrecord.schema import SchemaCollector, invalid_text
     "--columns",
     default=None,
     metavar="A,B",
-    callback=lambda ctx, param, value: split_names(value),
-    help="Keep the values of these features in the index.",
+    callback=lambda ctx, param, value: [] if value == "" else split_names(value),
+    help="Keep the values of these features in the index; '' keeps none.",
 )
 @record_type_option
 @click.option("--force", is_flag=True, help="Rebuild fresh indexes too.")
@@ -133,6 +134,7 @@ def _line(result: BuildResult) -> str:
 
 def _words(path: str, error: Any) -> str:
     text = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else str(error)
+    text = text.replace(NO_COLUMNS, "--columns '' builds the index without columns")
     return text if path in text else f"{path}: {text}"
 
 

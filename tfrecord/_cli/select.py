@@ -32,6 +32,9 @@ def select(rewrite: Rewrite, conditions: tuple[str, ...], positions: str | None,
     wanted = [parse_condition(text) for text in conditions]
     listed = parse_positions(positions) if positions is not None else []
     files = positioned(rewrite.inputs)
-    with TFRecordReader(files, compression_type=rewrite.compression, mmap=False) as reader:
+    # A name that no record has is an error of the conditions.
+    with TFRecordReader(
+        files, compression_type=rewrite.compression, mmap=False, allow_missing=True
+    ) as reader:
         places = positions_where(reader, wanted) if conditions else positions_of(listed, len(reader))
         rewrite.write(Chosen(reader, places), files, "select", shards=shards)

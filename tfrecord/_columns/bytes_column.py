@@ -8,6 +8,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from indexer.options import suggests_options
 from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
 from tfrecord._columns.text import bytes_text, items_text
 from tfrecord._columns.to_arrow import ArrowColumn, binary_array, fixed_lists, large_binary_array
@@ -242,6 +243,7 @@ class BytesColumn(ArrowColumn):
         small = self.compact()
         return BytesColumn._trusted, (small.buffers, small.offsets, small.lengths, None, small.shape)
 
+    @suggests_options
     def to_arrow(self, *, binary_views: bool = False) -> Any:
         """An Arrow array of `large_binary`: a copy of the values that keeps nothing else alive.
 

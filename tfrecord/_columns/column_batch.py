@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from indexer.options import suggests_options
 from tfrecord._columns.arrays import BoolArray, as_position, as_positions, is_integer
 from tfrecord._columns.batch_text import html, lines, title
 from tfrecord._columns.exports import ArrowBatch
@@ -181,6 +182,7 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return ColumnBatch._trusted, (self._columns, self._present, self.num_rows)
 
+    @suggests_options
     def to_torch(
         self, *, ragged: str = "ragged", fill_value: Any = 0, max_length: Any = None
     ) -> dict[str, Any]:
@@ -207,6 +209,7 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
             result[name] = made
         return result
 
+    @suggests_options
     def to_arrow(self, *, binary_views: bool = False, text: Text = False, nullable: bool = False) -> Any:
         """A pyarrow RecordBatch of n rows. Numbers and lists share memory with the batch; bytes are copied.
 

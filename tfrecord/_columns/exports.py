@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from indexer.options import suggests_options
 from tfrecord._columns.tables import Text, pandas_of
 from tfrecord._optional import optional
 
@@ -15,6 +16,7 @@ class ArrowBatch:
 
     __slots__ = ()
 
+    @suggests_options
     def to_pandas(self: Any, *, text: Text = False, nullable: bool = False) -> Any:
         """A pandas DataFrame of the columns of `to_arrow`; the options are those of `to_arrow`.
 
@@ -24,6 +26,7 @@ class ArrowBatch:
         optional("pandas")
         return pandas_of(self.to_arrow(text=text, nullable=nullable), nullable)
 
+    @suggests_options
     def to_polars(self: Any, *, text: Text = False, nullable: bool = False) -> Any:
         """A polars DataFrame of the columns of `to_arrow`; the options are those of `to_arrow`."""
         return optional("polars").from_arrow(self.to_arrow(text=text, nullable=nullable))

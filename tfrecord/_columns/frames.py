@@ -50,6 +50,10 @@ def _table(data: Any) -> Any:
             f"got {type(data).__name__}, expected a table: an Arrow RecordBatch or Table, a DataFrame, or "
             "another object with __arrow_c_stream__"
         )
+    if type(data).__module__.partition(".")[0] == "polars":
+        for name, kind in data.schema.items():
+            if "Object" in str(kind):  # polars would hand out addresses
+                raise TypeError(f"column {name!r} holds Python objects (polars type {kind}): cast it first")
     try:
         return pa.table(data)
     except pa.ArrowInvalid as error:

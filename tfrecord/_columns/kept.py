@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from indexer.options import near_matches
 from tfrecord._kernels.codes import BYTES, REASONS
 from tfrecord._kernels.engine import decode_kernel as kernel
 
-__all__ = ["KeptColumns", "counted"]
+__all__ = ["NO_COLUMNS", "KeptColumns", "counted"]
 
 # Longer byte strings do not belong in an index.
 _LONGEST_KEPT = 256
 _LENGTH = re.compile(r"len\((.+)\)\Z", re.DOTALL)
-_DROP = "columns=[] builds the index without columns"
-_OTHER_KIND = f"has a different kind than before ({_DROP})"
+NO_COLUMNS = "columns=[] builds the index without columns"
+_OTHER_KIND = f"has a different kind than before ({NO_COLUMNS})"
 
 
 def counted(name: str) -> str | None:
@@ -92,7 +92,9 @@ class KeptColumns:
     def _keep(self, name: str, buffer: Any, lengths: Any, column: tuple[Any, ...]) -> None:
         if (lengths > 1).any():
             row = int((lengths > 1).argmax())
-            reason = f"has {lengths[row]} values, but an index column holds at most one per record ({_DROP})"
+            reason = (
+                f"has {lengths[row]} values, but an index column holds at most one per record ({NO_COLUMNS})"
+            )
             raise DecodeError(reason, key=name, record=self._count + row)
         _, kind, _, values = column
         present = lengths == 1
@@ -115,12 +117,12 @@ class KeptColumns:
             value = bytes(data[offset : offset + length])
             if length > _LONGEST_KEPT or value.endswith(b"\0"):
                 what = f"has {length} bytes" if length > _LONGEST_KEPT else "ends in NUL"
-                reason = f"{what}, which an index cannot store ({_DROP})"
+                reason = f"{what}, which an index cannot store ({NO_COLUMNS})"
                 raise DecodeError(reason, key=name, record=self._count + row)
             values.append(value)
         return np.array(values, "S")
 
-    def finish(self, known: Iterable[str]) -> dict[str, Any]:
+    def finish(self, known: Collection[str]) -> dict[str, Any]:
         """The columns: arrays, masked if records lack a value.
 
         ``known``: the names of all features, for the error about one that no record has.
@@ -131,8 +133,10 @@ class KeptColumns:
         if self._count:
             for name in self.names:
                 if (key := counted(name) or name) not in self._found:
-                    near = near_matches(key, known)
-                    raise MissingFeatureError(f"no record has it{near} ({_DROP})", key=key)
+                    reason = f"no record has it{near_matches(key, known)}"
+                    if key in known:  # but not among the features of the context
+                        reason = f"is a feature list, of which an index can keep the length: 'len({key})'"
+                    raise MissingFeatureError(f"{reason} ({NO_COLUMNS})", key=key)
         return {name: _joined(parts) for name, parts in self._parts.items()}
 
 

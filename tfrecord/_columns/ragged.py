@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from indexer.options import suggests_options
 from tfrecord._columns.arrays import (
     BoolArray,
     Int64Array,
@@ -56,6 +57,7 @@ class Ragged(ArrowColumn):
             raise ValueError(f"row_splits end at {last}, but there are {len(self.values)} values")
 
     @classmethod
+    @suggests_options
     def from_list(cls, rows: Iterable[Any], dtype: npt.DTypeLike | type[bytes] | None = None) -> Ragged:
         """A column of n rows given as lists (or tuples, or arrays) of numbers, bytes, or text (as UTF-8).
 
@@ -136,6 +138,7 @@ class Ragged(ArrowColumn):
         flags = inner._flags() if isinstance(inner, Ragged) else np.ones(len(inner), np.bool_)
         return Ragged._trusted(flags, self.row_splits)
 
+    @suggests_options
     def to_padded(
         self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None
     ) -> npt.NDArray[Any]:
@@ -166,6 +169,7 @@ class Ragged(ArrowColumn):
         out[np.arange(width) < kept.lengths()[:, None]] = flat
         return out
 
+    @suggests_options
     def to_arrow(self, *, present: BoolArray | None = None, binary_views: bool = False) -> Any:
         """Arrow large lists; rows that are not `present` are null.
 
@@ -283,6 +287,7 @@ class TensorRagged(Ragged):
         """As `Ragged.mask`, a bool tensor."""
         return tensor_of(self.numpy().mask(max_length)).to(self.row_splits.device)
 
+    @suggests_options
     def to_padded(self, fill_value: Any = 0, max_length: int | Sequence[int | None] | None = None) -> Any:
         """As `Ragged.to_padded`, a tensor on the values' device."""
         own, rest = limits_of(max_length)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from indexer.options import suggests_options
 from tfrecord._columns.batch_text import html, lines
 from tfrecord._columns.column_batch import ColumnBatch, record_batch
 from tfrecord._columns.exports import ArrowBatch
@@ -80,10 +81,18 @@ class SequenceBatch(ArrowBatch):
     def __reduce__(self) -> tuple[Any, ...]:
         return SequenceBatch, (self.context, self.feature_lists)
 
-    def to_torch(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    @suggests_options
+    def to_torch(
+        self, *, ragged: str = "ragged", fill_value: Any = 0, max_length: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """`ColumnBatch.to_torch` of both halves."""
-        return self.context.to_torch(**options), self.feature_lists.to_torch(**options)
+        context, lists = (
+            part.to_torch(ragged=ragged, fill_value=fill_value, max_length=max_length)
+            for part in (self.context, self.feature_lists)
+        )
+        return context, lists
 
+    @suggests_options
     def to_arrow(self, *, binary_views: bool = False, text: Text = False, nullable: bool = False) -> Any:
         """One pyarrow RecordBatch with columns `context/NAME` and `feature_lists/NAME`.
 

@@ -25,7 +25,7 @@ from indexer.formats import load_index
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import RecordIndex
 from indexer.names import index_names
-from indexer.options import warn_caller
+from indexer.options import suggests_options, warn_caller
 from indexer.paths import expand_paths
 from indexer.sniffing import HEAD_SIZE
 from indexer.stores import StoreOptions, Url, clean_url
@@ -77,6 +77,7 @@ def build_index(
     record_type: str = "auto",
     storage_options: Given | None = None,
 ) -> list[RecordIndex]: ...
+@suggests_options
 def build_index(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     index_path: str | os.PathLike[str] | None = None,
@@ -186,6 +187,7 @@ def _build_one(
     )
 
 
+@suggests_options
 def build_indexes(
     paths: Any,
     *,

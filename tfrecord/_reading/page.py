@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from indexer.options import suggests_options
 from tfrecord._optional import optional
 
 __all__ = ["ReaderPage", "Viewer"]
@@ -48,6 +49,7 @@ class Viewer:
 class ReaderPage:
     """The page of a reader; a part of `TFRecordReader`."""
 
+    @suggests_options
     def view(
         self,
         *,

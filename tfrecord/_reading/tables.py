@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from indexer.errors import DecodeError
+from indexer.options import suggests_options
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._columns.tables import TableOptions, Text, pandas_of, table_options
 from tfrecord._optional import optional
@@ -16,7 +17,7 @@ from tfrecord._reading.decoder import RecordDecoder
 from tfrecord._reading.index_columns import first_records
 from tfrecord._reading.rows import merge_rows
 from tfrecord._reading.view import RecordView
-from tfrecord.schema import Schema, dense_plan, merge_schemas
+from tfrecord.schema import Schema, merge_schemas, typed_plan
 
 __all__ = ["RECORD", "ReaderTables", "record_stream", "schema_of_all"]
 
@@ -31,8 +32,8 @@ def record_stream(
 ) -> Any:
     """A pyarrow RecordBatchReader over all records of a view, in order and in bounded memory.
 
-    If no features were requested, or `nullable` needs to know how many values there are, the files without an
-    extended index are read once beforehand, so that all batches have the same schema.
+    If the features requested do not say all types, or `nullable` needs to know how many values there are, the
+    files without an extended index are read once beforehand, so that all batches have the same schema.
     """
     pa = optional("pyarrow")
     view.prepare()
@@ -54,12 +55,12 @@ def _full_schema(view: RecordView, decoder: RecordDecoder, nullable: bool) -> Sc
         return None
     is_sequence = decoder.record_type == "sequence_example"
     plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
-    if not nullable and plan.columns is not None and (lists.columns is not None or not is_sequence):
+    if not nullable and plan.is_typed and (lists.is_typed or not is_sequence):
         return None
     schema = schema_of_all(view)
     decoder.dense = (
-        dense_plan(schema) if plan.columns is None else plan,
-        dense_plan(schema.feature_lists) if is_sequence and lists.columns is None else lists,
+        typed_plan(plan, schema),
+        typed_plan(lists, schema.feature_lists) if is_sequence else lists,
     )
     return schema
 
@@ -88,6 +89,7 @@ def _record_batches(
                 raise (
                     error.at(*rows.locate(error.record or 0)) if len(batch) == len(rows) else error
                 ) from None
+    view.end_pass(columns)
 
 
 def _as_batch(batch: Any) -> ColumnBatch | SequenceBatch:
@@ -137,6 +139,7 @@ class ReaderTables(ABC):
             names += sorted(self.schema.feature_lists) if lists is None else lists
         return tuple(names)
 
+    @suggests_options
     def to_arrow(
         self,
         columns: Iterable[str] | None = None,
@@ -164,6 +167,7 @@ class ReaderTables(ABC):
         """
         return self._stream(columns, text, nullable, num_threads).read_all()
 
+    @suggests_options
     def to_pandas(
         self, columns: Iterable[str] | None = None, *, text: Text = False, nullable: bool = False
     ) -> Any:
@@ -174,6 +178,7 @@ class ReaderTables(ABC):
         optional("pandas")
         return pandas_of(self.to_arrow(columns, text=text, nullable=nullable), nullable)
 
+    @suggests_options
     def to_polars(
         self, columns: Iterable[str] | None = None, *, text: Text = False, nullable: bool = False
     ) -> Any:

@@ -78,7 +78,7 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
 def _from_table(batch: Any) -> ColumnBatch:
     if not is_table(batch):
         raise TypeError(
-            f"write_batch: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "
+            f"the columns: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "
             "SequenceBatch, a DataFrame (pandas, polars), or an Arrow RecordBatch or Table"
         )
     return ColumnBatch.from_arrow(batch)
@@ -104,8 +104,8 @@ def _flat_column(
     if nested:
         steps, column = _split_steps(key, column)
     splits, width, leaves = _split_values(key, column)
-    if kind == BYTES and is_unknown(leaves):
-        leaves = BytesColumn.from_list([])
+    if kind is not None and is_unknown(leaves):
+        leaves = BytesColumn.from_list([]) if kind == BYTES else np.empty(0, np.int64)
     if isinstance(leaves, BytesColumn):
         if kind not in (None, BYTES):
             refuse(TypeError, key, "byte strings", f"numbers (type {_values.KIND_NAMES[kind]!r})")

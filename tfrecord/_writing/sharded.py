@@ -14,6 +14,7 @@ from typing import Any
 from indexer.compression import Compression
 from indexer.errors import TFRecordError
 from indexer.files import is_url, most_descriptors
+from indexer.options import suggests_options
 from indexer.stores import open_store
 from tfrecord._writing.encoder import Record, RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
@@ -42,6 +43,7 @@ class ShardedTFRecordWriter:
 
     __module__ = "tfrecord.writer"
 
+    @suggests_options
     def __init__(
         self,
         base: Any,
@@ -122,6 +124,7 @@ class ShardedTFRecordWriter:
             self._next().write_bytes(record)
             self._num_records += 1
 
+    @suggests_options
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, distributed over the shards; see `TFRecordWriter.write_batch`."""
         self._check_open()

@@ -10,6 +10,7 @@ import numpy as np
 
 from indexer.build import check_index_name
 from indexer.compression import Compression
+from indexer.options import suggests_options
 from indexer.outputs import Outputs, is_special
 from tfrecord._writing.encoder import RowFrames
 from tfrecord._writing.flat_columns import flatten_batch
@@ -20,6 +21,7 @@ from tfrecord._writing.writer import Mode, TFRecordWriter, write_rows
 __all__ = ["write"]
 
 
+@suggests_options
 def write(
     data_path: Any,
     data: Any,

@@ -18,6 +18,7 @@ from indexer.compression import Compression
 from indexer.errors import TFRecordError, printable
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
+from indexer.options import suggests_options
 from indexer.stores import StoreOptions, Url
 from indexer.stores.upload import check_writable
 from tfrecord._writing.encoder import (
@@ -86,6 +87,7 @@ class TFRecordWriter:
 
     __module__ = "tfrecord.writer"
 
+    @suggests_options
     def __init__(
         self,
         data_path: Any,
@@ -177,6 +179,7 @@ class TFRecordWriter:
             if self._index is not None:
                 self._index.add_payload(payload)
 
+    @suggests_options
     def write_batch(self, columns: Any, *, present: Mapping[str, Any] | None = None) -> None:
         """Write n records from columns, without a Python object per value.
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from indexer import errors
+from indexer.options import suggests_options
 from tfrecord.flight.addresses import read_token
 from tfrecord.flight.running import Serving
 from tfrecord.flight.served import named
@@ -50,6 +51,7 @@ class Server:
         self._process.send_signal(signal.SIGHUP)
 
 
+@suggests_options
 @contextmanager
 def serve(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],

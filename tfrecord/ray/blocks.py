@@ -21,7 +21,7 @@ from tfrecord._reading.index_columns import first_records
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.view import RecordView
 from tfrecord.features import FeaturePlan, VarLenFeature, compile_features
-from tfrecord.schema import FeatureSchema, merge_schemas
+from tfrecord.schema import FeatureSchema, merge_schemas, typed_plan
 from tfrecord.splits import Split
 
 __all__ = ["PATH", "RECORD", "BlockPlan", "plan_blocks", "read_block"]
@@ -94,7 +94,7 @@ def plan_blocks(reader: Any, columns: Iterable[str] | None, include_paths: bool)
         )
     view.prepare()
     sampled = _is_open(decoder)
-    if sampled:
+    if decoder.record_type != "bytes":
         _settle_features(view)
     names = None if columns is None else tuple((columns,) if isinstance(columns, str) else columns)
     if names is not None:
@@ -120,18 +120,20 @@ def _is_open(decoder: RecordDecoder) -> bool:
 
 
 def _settle_features(view: RecordView) -> None:
-    """Decode the features of each file's first records, all of them ragged."""
+    """Give all columns a type: that of the indexes, or of each file's first records; then all are ragged."""
     store, decoder = view.store, view.decoder
     record_type = view.record_type
+    plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
+    if plan.is_typed and (lists.is_typed or record_type != "sequence_example"):
+        return
     parts = [
         (path, first_records(store, number, _FIRST_RECORDS, record_type))
         for number, path in enumerate(store.paths)
     ]
     schema = merge_schemas(parts, record_type)
-    plan, lists = decoder.dense or (decoder.plan, decoder.sequence_plan)
     decoder.dense = (
-        _ragged(schema) if plan.columns is None else plan,
-        _ragged(schema.feature_lists) if lists.columns is None else lists,
+        _ragged(schema) if plan.columns is None else typed_plan(plan, schema),
+        _ragged(schema.feature_lists) if lists.columns is None else typed_plan(lists, schema.feature_lists),
     )
 
 

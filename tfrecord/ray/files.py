@@ -12,6 +12,7 @@ import ray
 from indexer.build_many import BuildResult, find_targets
 from indexer.build_many import build_indexes as build_local_indexes
 from indexer.files import is_url
+from indexer.options import suggests_options
 from indexer.shards import expand_shards
 from tfrecord.repair import verify as verify_local_files
 from tfrecord.schema import SchemaCollector
@@ -26,6 +27,7 @@ Progress = Callable[[FileReport], object]
 _TASK_BYTES = 64 << 20
 
 
+@suggests_options
 def build_indexes(
     paths: Any,
     *,
@@ -78,6 +80,7 @@ def _build(paths: Sequence[str], options: dict[str, Any]) -> list[BuildResult]:
     return build_local_indexes(list(paths), **options)
 
 
+@suggests_options
 def verify(
     paths: Any,
     *,

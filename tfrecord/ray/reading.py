@@ -12,8 +12,10 @@ from ray.data import Dataset, read_datasource
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
+from indexer.options import check_options
 from tfrecord.ray.blocks import BlockPlan, plan_blocks, read_block
 from tfrecord.ray.skips import SkipLog, warn_after_each_pass
+from tfrecord.reader import TFRecordReader
 from tfrecord.splits import Split, make_splits, reader_of
 
 __all__ = ["TFRecordDatasource", "read_tfrecords"]
@@ -60,6 +62,7 @@ def read_tfrecords(
     `CorruptRecordError`, `CompressionError` or `DecodeError` at once; an `OSError` is raised after a few
     attempts.
     """
+    check_options(read_tfrecords, reader_options, list(inspect.signature(TFRecordReader).parameters))
     options = dict(features=features, sequence_features=sequence_features, **reader_options)
     if hasattr(paths, "_view"):
         options = {name: value for name, value in options.items() if value is not None}

@@ -16,6 +16,7 @@ from ray.data.datasource import Datasink
 from indexer.compression import Compression
 from indexer.files import is_url
 from indexer.names import index_names, is_data_name, is_index_name
+from indexer.options import suggests_options
 from indexer.paths import sidecar_path
 from indexer.streams import normalize_compression
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
@@ -30,6 +31,7 @@ _SUFFIXES = {"": "", "gzip": ".gz", "zlib": ".zz", "zstd": ".zst"}
 _NAME = re.compile(r"part-([0-9]{6,})-[0-9]{6}\.tfrecord")
 
 
+@suggests_options
 def write_tfrecords(
     dataset: Any,
     folder: str | os.PathLike[str],

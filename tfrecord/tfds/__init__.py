@@ -8,9 +8,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any
 
+from indexer.options import check_options
+from tfrecord.reader import TFRecordReader
 from tfrecord.tfds.folder import DatasetInfo, SplitInfo, TFDSError
 from tfrecord.tfds.nested import NestedBatch
 from tfrecord.tfds.reader import TFDSReader
@@ -34,4 +37,5 @@ def open(
     folder: str | os.PathLike[str], split: Any = "train", *, decode: bool = True, **reader_options: Any
 ) -> TFDSReader:
     """The examples of a split of a folder prepared by TFDS; see `TFDSReader`."""
+    check_options(open, reader_options, list(inspect.signature(TFRecordReader).parameters))
     return TFDSReader(folder, split, decode=decode, **reader_options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from indexer.options import near_matches
+from indexer.options import near_matches, suggests_options
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn, ColumnBatch
 from tfrecord._columns.decoding import decode_batch
@@ -36,6 +36,7 @@ class NestedBatch(dict[str, Any]):
         super().__init__(columns)
         self.num_rows = num_rows
 
+    @suggests_options
     def to_torch(
         self, *, ragged: str = "ragged", fill_value: Any = 0, max_length: Any = None
     ) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -12,7 +13,7 @@ import numpy as np
 from indexer.errors import printable
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD
-from indexer.options import warn_caller
+from indexer.options import check_options, suggests_options, warn_caller
 from indexer.stores import StoreOptions, Url
 from tfrecord._reading.call_text import call_text
 from tfrecord._reading.view import RecordView
@@ -80,6 +81,7 @@ class TFDSReader(TFRecordReader):
         decode: bool = True,
         **reader_options: Any,
     ) -> None:
+        check_options(TFDSReader.__init__, reader_options, list(inspect.signature(TFRecordReader).parameters))
         for name in _OURS:
             if name in reader_options:
                 raise TypeError(f"{name} follows from the folder and cannot be given")
@@ -104,6 +106,7 @@ class TFDSReader(TFRecordReader):
         steps_of(self.features)
         return iter(self)
 
+    @suggests_options
     def steps(self, window: int = 1, stride: int = 1, pad: bool = False) -> StepsReader:
         """Windows of ``window`` consecutive steps of RLDS episodes, never across two episodes.
 

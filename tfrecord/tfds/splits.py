@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from indexer.options import check_count
+from indexer.options import check_count, suggests_options
 from tfrecord.tfds.folder import SplitInfo
 
 __all__ = ["Part", "SubSplit", "even_splits", "resolve_split"]
@@ -43,6 +43,7 @@ class SubSplit:
         return SubSplit((_checked(other), self))
 
 
+@suggests_options
 def even_splits(split: Any, n: int, drop_remainder: bool = False) -> list[SubSplit]:
     """``n`` parts of a split, of equal size except that the first few may have one more example.
 

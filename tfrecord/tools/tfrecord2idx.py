@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from indexer.build import build_index
 from indexer.errors import TFRecordError
 from indexer.names import index_names
+from indexer.options import suggests_options
 from indexer.paths import walk_folder
 
 __all__ = ["create_index", "create_indices", "main"]
@@ -41,6 +42,7 @@ def create_index(tfrecord_file: str | os.PathLike[str], index_file: str | os.Pat
     build_index(os.fspath(tfrecord_file), os.fspath(index_file), format="text")
 
 
+@suggests_options
 def create_indices(
     tfrecord_dir: str | os.PathLike[str], index_dir: str | os.PathLike[str] | None = None
 ) -> None:

@@ -24,6 +24,7 @@ from tfrecord.torch._pass import Pass, PassIterator
 from tfrecord.torch._producer import WINDOW
 from tfrecord.torch._source import Source
 from tfrecord.torch._state import MOST, Restored, check_state, full_state, start_of, worker_fields
+from tfrecord.torch._tf_data import TFDataHints
 from tfrecord.torch._workers.epochs import EpochCounter, PassKey, Start
 from tfrecord.torch._workers.ranks import Consumer, RankResolver
 from tfrecord.torch._workers.restored import LoaderState
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["EpochDataset"]
 
 
-class EpochDataset(IterableDataset[Any]):
+class EpochDataset(TFDataHints, IterableDataset[Any]):
     """An iterable dataset whose passes are numbered epochs, split over ranks and workers, and resumable."""
 
     def __init__(self, options: DatasetOptions) -> None:
@@ -47,7 +48,7 @@ class EpochDataset(IterableDataset[Any]):
         self.batch_size = None if options.batch_size is None else int(options.batch_size)
         self.drop_last = bool(options.drop_last)
         self.reshuffle_each_epoch = bool(options.reshuffle_each_epoch)
-        self.prefetch = int(options.prefetch)
+        self._prefetch = int(options.prefetch)
         self.operations: tuple[Operation, ...] = ()
         self._call = type(self).__name__
         self._counter = EpochCounter()

@@ -22,6 +22,7 @@ from tfrecord.torch._options import (
     open_source,
 )
 from tfrecord.torch._producer import Finish
+from tfrecord.torch._tf_data import TFDataHints
 from tfrecord.torch._workers.errors import for_loader
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["TFRecordMapDataset"]
 
 
-class TFRecordMapDataset(Dataset[Any]):
+class TFRecordMapDataset(TFDataHints, Dataset[Any]):
     """Records by position: `len`, `[i]`, `[-1]`, slices; for `DataLoader(shuffle=True)` and every sampler.
 
     Args: as in `TFRecordDataset`. `transform` is called with each record.

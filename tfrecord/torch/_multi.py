@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import random
@@ -11,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from indexer.compression import Compression
+from indexer.options import check_options
 from tfrecord._reading.call_text import call_text, function_text
 from tfrecord.iterator_utils import check_weights
 from tfrecord.loaders import check_pattern
@@ -98,9 +100,9 @@ class MultiTFRecordDataset(EpochDataset):
         **reader_options: Unpack[ReaderOptions],
     ) -> None:
         call = call_text(type(self).__name__, MultiTFRecordDataset.__init__, locals())
+        known_options(MultiTFRecordDataset.__init__, reader_options)
         if not isinstance(splits, Mapping):
             raise TypeError(f"splits is a dict of names to weights, got {type(splits).__name__}")
-        known_options(MultiTFRecordDataset.__init__, reader_options)
         pattern = os.fspath(data_pattern)
         weights = check_weights(splits.values(), list(splits))
         wanted = [(name, weight) for name, weight in zip(splits, weights, strict=True) if weight > 0]
@@ -174,6 +176,10 @@ class MultiTFRecordDataset(EpochDataset):
             **source_options: arguments of `TFRecordDataset` for sources given as readers or paths.
         """
         call = call_text(f"{cls.__name__}.from_datasets", MultiTFRecordDataset.from_datasets, locals())
+        options_of_sources = list(inspect.signature(TFRecordDataset).parameters)
+        check_options(
+            MultiTFRecordDataset.from_datasets, source_options, options_of_sources, "source_options"
+        )
         if len(datasets) != len(weights):
             raise ValueError(f"there are {len(datasets)} datasets but {len(weights)} weights")
         checked = check_weights(weights, range(len(datasets)))

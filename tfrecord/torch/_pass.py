@@ -116,8 +116,8 @@ class Pass:
             steps = self._of_places(over, (rank, world_size, worker, num_workers))
         else:
             steps = self._of_stream(Consumer(rank, world_size, worker, num_workers))
-        if dataset.prefetch and get_worker_info() is None:
-            return Prefetched(steps, dataset.prefetch)
+        if dataset._prefetch and get_worker_info() is None:
+            return Prefetched(steps, dataset._prefetch)
         return steps
 
     def _bind(self) -> Restored | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from indexer.compression import Compression
 from indexer.errors import CorruptRecordError, TFRecordError
-from indexer.options import warn_caller
+from indexer.options import suggests_options, warn_caller
 from tfrecord._reading.call_text import call_text, function_text
 from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
@@ -144,7 +144,7 @@ class TFRecordDataset(EpochDataset):
             )
         )
         self._call = call
-        self.shuffle, self.shuffle_queue_size = check_shuffle(shuffle, shuffle_queue_size)
+        self._shuffle, self.shuffle_queue_size = check_shuffle(shuffle, shuffle_queue_size)
         self.shuffle_queue_bytes = (
             None if shuffle_queue_bytes is None else as_integer(shuffle_queue_bytes, "shuffle_queue_bytes", 1)
         )
@@ -165,12 +165,12 @@ class TFRecordDataset(EpochDataset):
             **known_options(TFRecordDataset.__init__, reader_options),
         )
         check_split(split, [self.source], drop_none)
-        if self.shuffle and self.shuffle_queue_size is not None and self.source.positioned:
+        if self._shuffle and self.shuffle_queue_size is not None and self.source.positioned:
             warn_caller(
-                f"shuffle={self.shuffle!r} needs no queue here, so shuffle_queue_size is not used: "
+                f"shuffle={self._shuffle!r} needs no queue here, so shuffle_queue_size is not used: "
                 "give one of the two"
             )
-        if self.shuffle is True and self.source.scatters_requests:
+        if self._shuffle is True and self.source.scatters_requests:
             warn_caller(
                 "shuffle=True over URLs asks for each record by itself, and these records are small: "
                 "shuffle='block' needs far fewer requests, and cache='auto' keeps the files on this machine"
@@ -200,7 +200,7 @@ class TFRecordDataset(EpochDataset):
         if source_pass and self.reshuffle_each_epoch:
             seed = derive_key("turn", self.seed, source_pass)
         return shuffled_order(
-            len(self.source), self.shuffle, self.shuffle_queue_size, seed=seed, epoch=self.state_epoch(epoch)
+            len(self.source), self._shuffle, self.shuffle_queue_size, seed=seed, epoch=self.state_epoch(epoch)
         )
 
     def produce(
@@ -219,7 +219,7 @@ class TFRecordDataset(EpochDataset):
         try:
             return super().open_epoch(epoch)
         except CorruptRecordError as error:
-            ordered = self.shuffle or self.shuffle_queue_size is not None or self.operations
+            ordered = self._shuffle or self.shuffle_queue_size is not None or self.operations
             if ordered or self.split != "exact":
                 raise
             # In stored order the good records come first, then the damage that hides the others.
@@ -286,6 +286,7 @@ class TFRecordDataset(EpochDataset):
         made._reader = self._reader.select(chosen)
         return made
 
+    @suggests_options
     def bucket_by_length(
         self,
         key: str | Callable[[Any], Any],
@@ -334,7 +335,7 @@ class TFRecordDataset(EpochDataset):
         if self.positioned:
             return self._placed_payloads(epoch, consumer, source_pass)
         files = (
-            (derive_key("files", self.seed, source_pass), self.state_epoch(epoch)) if self.shuffle else None
+            (derive_key("files", self.seed, source_pass), self.state_epoch(epoch)) if self._shuffle else None
         )
         payloads = self.source.stream(consumer.number, consumer.count, files)
         for predicate, batched in self._predicates:
@@ -386,7 +387,7 @@ class TFRecordDataset(EpochDataset):
 
     def shuffled(self, payloads: Iterator[Any], key: int) -> Iterator[Any]:
         """Payloads through the shuffle queue, if one was requested."""
-        if not self.shuffle and self.shuffle_queue_size is None and self.shuffle_queue_bytes is None:
+        if not self._shuffle and self.shuffle_queue_size is None and self.shuffle_queue_bytes is None:
             return payloads
         size, most = self.shuffle_queue_size, self.shuffle_queue_bytes
         if size is None:
@@ -398,7 +399,7 @@ class TFRecordDataset(EpochDataset):
         decompress."""
         if consumer.number:
             return
-        if self.shuffle and self.shuffle_queue_size is None:
+        if self._shuffle and self.shuffle_queue_size is None:
             self._say_once(
                 0,
                 f"{self.source.paths[0]}: compressed files without an index are shuffled through a queue of "
@@ -418,7 +419,7 @@ class TFRecordDataset(EpochDataset):
             "seed": self.seed,
             "num_records": len(self.source) if self.positioned else None,
             "data": self.source.fingerprint(),
-            "shuffle": self.shuffle,
+            "shuffle": self._shuffle,
             "shuffle_queue_size": self.shuffle_queue_size,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
+from indexer.options import suggests_options
 from tfrecord._columns.batch import Ragged
 
 __all__ = ["pad_collate"]
 
 
+@suggests_options
 def pad_collate(value: Any = 0, max_length: int | None = None) -> Any:
     """A `collate_fn` that pads: `DataLoader(dataset, batch_size=32, collate_fn=pad_collate(0, 128))`.
 

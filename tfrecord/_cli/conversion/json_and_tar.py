@@ -6,6 +6,8 @@ import base64
 import gzip
 import io
 import json
+import math
+import re
 import struct
 import tarfile
 from collections.abc import Iterator
@@ -30,6 +32,7 @@ from tfrecord._reading.payload_batches import Batch, batch_of_frames
 
 _BATCH_BYTES = 4 << 20
 _JSON = "tfrecord.json"
+_PERHAPS_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{300}")
 _RAW = "tfrecord.raw"
 _SEQUENCE = {"context", "feature_lists"}
 # Wraps an Example if the names of its only features would make it look like something else.
@@ -202,8 +205,26 @@ def _documents(path: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
             with _named(path, number):
-                document = json.loads(line)
+                huge = _finite if _PERHAPS_HUGE.search(line) else None
+                document = json.loads(line, object_pairs_hook=_without_repeats, parse_float=huge)
             yield number, document
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; Python would keep the last of several values of a name, and lose the others."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has {twice!r} twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    """A number; Python takes those beyond its range for infinite."""
+    if math.isinf(value := float(text)):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
 
 
 def _lines(path: str) -> Iterator[bytes]:

@@ -1,0 +1,83 @@
+"""Every public function, constructor and method with options answers a misspelt one with a suggestion."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+MODULES = [
+    *("tfrecord", "tfrecord.columns", "tfrecord.features", "tfrecord.writer", "tfrecord.tools"),
+    *("tfrecord.flight", "tfrecord.ray", "tfrecord.tfds", "tfrecord.torch"),
+]
+# Results and plans, which users do not make; `where` takes names of columns; `write` is called per record.
+LEFT_OUT = {
+    *("BytesColumn", "Column", "ColumnBatch", "RecordIndex", "RecordIndex.replace", "Schema", "SplitInfo"),
+    *("SubSplit", "TensorRagged.to", "compile_features", "one_of", "Ragged.mask", "TensorRagged.mask"),
+    *("TFRecordReader.where", "RemoteReader.where", "StepsReader.where", "TFDSReader.where"),
+    *("TFRecordWriter.write", "ShardedTFRecordWriter.write"),
+}
+_INSIDE = ("decode", "num_units", "order", "payloads", "plan", "produce", "repeat")
+LEFT_OUT |= {f"{kind}.{name}" for kind in ("TFRecordDataset", "MultiTFRecordDataset") for name in _INSIDE}
+
+
+def public(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in module.__all__:
+        found = getattr(module, name)
+        if inspect.isfunction(found):
+            yield name, found
+        elif inspect.isclass(found) and not issubclass(found, BaseException):
+            if inspect.isfunction(found.__init__):
+                yield name, found
+            for method in sorted(dir(found)):
+                own = getattr(found, method)
+                if not method.startswith("_") and (inspect.isfunction(own) or inspect.ismethod(own)):
+                    yield f"{name}.{method}", own
+
+
+def options(called: Callable[..., Any]) -> list[str]:
+    """The names that have defaults, of one letter or more."""
+    parameters = inspect.signature(called).parameters.values()
+    return [one.name for one in parameters if one.default is not one.empty and len(one.name) > 3]
+
+
+def cases() -> Iterator[Any]:
+    for module in MODULES:
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            continue  # it needs a package that is not installed
+        for name, called in public(found):
+            ours = (called.__module__ or "").startswith(("tfrecord", "indexer"))
+            if ours and name not in LEFT_OUT and options(called):
+                yield pytest.param(name, called, id=f"{module}.{name}")
+
+
+@pytest.mark.parametrize(("name", "called"), list(cases()))
+def test_a_misspelt_option_is_answered(name: str, called: Callable[..., Any]) -> None:
+    option = options(called)[-1]
+    parameters = inspect.signature(called).parameters.values()
+    needed = [one for one in parameters if one.default is one.empty and one.kind <= one.POSITIONAL_OR_KEYWORD]
+    misspelt = option[:-2] + option[-1] + option[-2] if option[-1] != option[-2] else option[:-1]
+    with pytest.raises(TypeError) as caught:
+        called(*(None for _ in needed), **{misspelt: None})
+    text = str(caught.value)
+    assert f"{name.rpartition('.')[2]}() got an unexpected keyword argument '{misspelt}'" in text
+    assert "did you mean" in text and f"'{option}'" in text
+
+
+def test_the_object_that_was_called_is_blamed(tmp_path: Any) -> None:
+    import tfrecord
+
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"x": [1]})
+    reader = tfrecord.TFRecordReader(path)
+    with pytest.raises(TypeError, match=r"^TFRecordReader.to_arrow\(\) .*'colums'; did you mean 'columns'"):
+        reader.to_arrow(colums=["x"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^ColumnBatch.to_pandas\(\) .*'txt'; did you mean 'text'"):
+        reader[:].to_pandas(txt=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^RaggedFeature\(\) .*'rawe'; did you mean 'raw'"):
+        tfrecord.RaggedFeature("int", rawe=True)  # type: ignore[call-arg]
