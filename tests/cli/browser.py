@@ -107,7 +107,7 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def wait(self, code: str, seconds: float = 20) -> Any:
+    def wait(self, code: str, seconds: float = 60) -> Any:
         """The value of an expression as soon as it is true, on a page whose script is ready."""
         end = time.monotonic() + seconds
         ready = f"document.body.dataset.ready && ({code})"

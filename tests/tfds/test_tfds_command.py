@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from prepared import TEXT, dict_of, image, node, sequence, tensor, write_folder
 
 pytest.importorskip("click")
 
+from tfrecord import tfds  # noqa: E402
 from tfrecord._cli.prepared import about, describe, title_of  # noqa: E402
 from tfrecord._cli.viewer.data import ViewData  # noqa: E402
 from tfrecord._cli.viewer.hints import hints_of  # noqa: E402
@@ -129,3 +131,20 @@ def test_episodes_are_shown_as_steps(tmp_path: Path) -> None:
             page = server.single.page({}).decode()
     assert "3 steps" in page and "<td>0.5, 1</td><td>2, 3</td><td>4, 5</td>" in page
     assert "<td>&quot;b&quot;</td>" in page and "2 objects" in page
+
+
+def test_a_reader_of_a_split_has_a_page(tmp_path: Path) -> None:
+    label = node("ClassLabel", "classLabel", numClasses="2")
+    features = dict_of(steps=sequence(dict_of(kind=label), connector="Dataset"))
+    records = [{"steps/kind": ([0, 1, i % 2], "int")} for i in range(5)]
+    folder = write_folder(tmp_path / "robot" / "1.0.0", features, {"train": [records]})
+    (folder / "steps-kind.labels.txt").write_text("cat\ndog\n")
+    with tfds.open(folder, "train[1:4]") as reader:
+        for one, count in ((reader, 3), (reader.steps(2), 6)):
+            with one.view(open_browser=False) as viewer:
+                with urllib.request.urlopen(viewer.url + "records?view=list", timeout=20) as answer:
+                    page = answer.read().decode()
+                assert f">{count} records<" in page and "<td>1 (dog)</td>" in page
+                assert "things train[1:4]" in page
+                with urllib.request.urlopen(viewer.url + "overview?all=1", timeout=20) as answer:
+                    assert f"of {count} records" in answer.read().decode()

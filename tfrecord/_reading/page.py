@@ -60,7 +60,7 @@ class ReaderPage:
         """Open the page of ``tfrecord view`` for the records of this reader. Needs ``tfrecord[cli]``.
 
         The page is served on 127.0.0.1, until the result's `close` or the end of the process, and shows
-        errors once the reader is closed.
+        errors once the reader is closed. For windows of steps it shows the episode of each.
 
         Args:
             port: 0 means any free port.
