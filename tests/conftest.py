@@ -35,7 +35,7 @@ NO_SUCH_CASE = (
 # Folders whose tests drive the compiled kernels; of the others, the modules that say so by a mark.
 KERNEL_FOLDERS = {"indexer", "kernels", "property", "writing"}
 # Folders whose tests depend neither on the engine nor on versions of dependencies.
-ONE_RUN_FOLDERS = {"ray", "typing"}
+ONE_RUN_FOLDERS = {"flight", "ray", "typing"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

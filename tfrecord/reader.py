@@ -33,8 +33,9 @@ from tfrecord._reading.html import reader_html
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
 from tfrecord._reading.indexes import build_index, build_indexes
 from tfrecord._reading.page import ReaderPage
+from tfrecord._reading.places import CLOSED
 from tfrecord._reading.runs import ReadOptions
-from tfrecord._reading.store import CLOSED, RecordStore
+from tfrecord._reading.store import RecordStore
 from tfrecord._reading.tables import ReaderTables
 from tfrecord._reading.view import RecordView
 from tfrecord.features import compile_features

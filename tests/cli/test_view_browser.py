@@ -21,7 +21,7 @@ from tfrecord.encode import encode_example, encode_sequence_example
 from tfrecord.reader import TFRecordReader
 
 pytest.importorskip("aiohttp")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = [pytest.mark.one_run, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 
 Serve = Callable[..., ViewServer]
 
