@@ -149,8 +149,9 @@ class RecordView:
     def end_pass(self, columns: tuple[str, ...] | None = None) -> None:
         """Call after all records of the view were read, with the requested ``columns``: warns, once, if no
         record of the files has one of them."""
-        if self.is_whole:
-            self.warn_of_absent(self.absent(columns))
+        absent = self.absent(columns)
+        if absent and self.is_whole:
+            self.warn_of_absent(absent)
 
     def absent(self, columns: tuple[str, ...] | None = None) -> list[str]:
         """The requested features to warn of, if the records read so far are all that the files have."""

@@ -74,9 +74,11 @@ class Pass:
         """
         dataset, start = self.dataset, self.start
         assert start is not None
+        views = [source.view for source in dataset.sources()]
+        if not any(view.decoder.seen.is_open for view in views):
+            return
         if dataset._ranks()[1] > 1 or not dataset.reads_all(start.epoch):
             return
-        views = [source.view for source in dataset.sources()]
         worker, num_workers = worker_place()
         if num_workers > 1:
             share = (worker - self.worker_offset) % num_workers
