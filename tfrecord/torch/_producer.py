@@ -121,12 +121,12 @@ def produce_items(
 
     `ahead` is of the whole pass; `later` gives the items that it asks for after these.
     """
-    positions, row_splits = plan.records(items)
+    positions, row_splits = ahead.records(plan, items)
 
     def following(number: int) -> Int64Array:
         assert later is not None
         found = later(number)
-        return plan.records(found)[0] if len(found) else found
+        return ahead.look_up(plan, found)[0] if len(found) else found
 
     source.prepare()
     ahead.window(positions, None if later is None else following)

@@ -23,6 +23,7 @@ from tfrecord._reading.store import RecordStore
 from tfrecord._reading.view import RecordView
 from tfrecord.features import FeaturePlan
 from tfrecord.sampling.permutation import Int64Array, Permutation
+from tfrecord.sampling.plans import Plan
 from tfrecord.torch._readahead import Later, Readahead
 
 __all__ = ["DROPPED", "Source", "joined"]
@@ -247,6 +248,16 @@ class SourceAhead:
         self._view = view
         self._ahead = Readahead(view.store, count)
         self.reach = self._ahead.reach
+        self._known: dict[bytes, tuple[Int64Array, Int64Array]] = {}
+
+    def look_up(self, plan: Plan, items: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """`plan.records` of items that will be read later, which is kept until then."""
+        found = self._known[items.tobytes()] = plan.records(items)
+        return found
+
+    def records(self, plan: Plan, items: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """`plan.records` of the items that are read now."""
+        return self._known.pop(items.tobytes(), None) or plan.records(items)
 
     def window(self, positions: Int64Array, later: Later | None = None) -> None:
         """See `Readahead.window`."""
