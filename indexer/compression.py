@@ -281,9 +281,12 @@ class InputStream:
                     self._pass_trailer()
                 continue
             piece = self._next_piece()
-            if not piece:
+            if piece:
+                self._inflater.feed(piece)
+            elif isinstance(self._inflater, FastInflater):
+                self._begin_again()  # it may hold back the last bytes before a cut
+            else:
                 raise self._truncated()
-            self._inflater.feed(piece)
         return b""
 
     def _next_stream(self) -> None:
@@ -317,7 +320,10 @@ class InputStream:
         elif self._points is not None:
             self._inflater = self._finding_points(at, bits, self._points)
         else:
-            self._inflater = FastInflater(bits, window) if self._fast else ZlibInflater(bits, window)
+            fast = self._fast
+            if fast and bits > zlib.MAX_WBITS and self._have(4):
+                fast = self._stored[self._at + 3] < 0x20  # isal does not look at flags that are reserved
+            self._inflater = FastInflater(bits, window) if fast else ZlibInflater(bits, window)
         self._step = _FIRST_STEP
         self._inflater.feed(shifted(self._next_piece(), shift))
 

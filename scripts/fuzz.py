@@ -205,7 +205,9 @@ def packed_records() -> tuple[list[bytes], bytes, Any]:
 
     rng = random.Random(1)
     words = [rng.randbytes(rng.randrange(2, 9)) for _ in range(60)]
-    records = [b"".join(rng.choices(words, k=rng.randrange(200))) for _ in range(60)]
+    # All of different lengths, so that none can be taken for another.
+    content = b"".join(rng.choices(words, k=20_000))
+    records = [content[at * 1000 :][:size] for at, size in enumerate(rng.sample(range(1200), 60))]
     data = b"".join(map(frame_record, records))
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     parts = [

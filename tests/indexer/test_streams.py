@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import random
 import threading
 import tracemalloc
 import zlib
@@ -470,3 +471,34 @@ def test_a_start_beyond_the_end(on_damage: Any, tmp_path: Path) -> None:
     for mmap in (True, False):
         with pytest.raises(ValueError, match="beyond the end"):
             list(iter_chunks(path, start=(len(DATA) + 1, 9), mmap=mmap))
+
+
+def ends(stored: bytes, kind: str, limit: int) -> tuple[bytes, Any]:
+    """What a stream gives, and its error."""
+    found = bytearray()
+    with open_stream(io.BytesIO(stored), kind) as stream:
+        try:
+            while piece := stream.read_some(limit):
+                found += piece
+        except CompressionError as error:
+            return bytes(found), (error.reason, error.offset, error.detail)
+    return bytes(found), None
+
+
+@pytest.mark.parametrize(
+    "name", ["gzip", "zlib", "gzip of members that cut records", "zlib with flush marks"]
+)
+@pytest.mark.parametrize("limit", [77, 1 << 20])
+def test_isal_and_zlib_agree(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On good streams, cut ones, and ones with reserved header flags or a wrong trailer."""
+    pytest.importorskip("isal")
+    stored, kind = STORED[name]
+    rng = random.Random(name)
+    trailer, flags = bytearray(stored), bytearray(stored)
+    trailer[-1] ^= 1
+    flags[3 if kind == "gzip" else 1] ^= 0x80 if kind == "gzip" else 1
+    cuts = [stored[: rng.randrange(len(stored))] for _ in range(20)]
+    cases = [stored, bytes(trailer), bytes(flags), stored + b"x", *cuts]
+    fast = [ends(case, kind, limit) for case in cases]
+    monkeypatch.setattr("indexer.compression.fast_zlib", lambda: None)
+    assert fast == [ends(case, kind, limit) for case in cases]

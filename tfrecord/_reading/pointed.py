@@ -244,7 +244,7 @@ class PointedFile(DataFile):
                 stream.skip(offset)
                 frame = stream.read(length + FRAME_OVERHEAD)
             good = len(frame) == length + FRAME_OVERHEAD and check_frame(frame, 0, length) is None
-        except CompressionError:
+        except (CompressionError, CorruptRecordError):
             good = False
         if good:
             reason = f"its points do not fit the data: record {record} is another one when read through them"
