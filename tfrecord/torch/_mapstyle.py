@@ -37,8 +37,8 @@ class TFRecordMapDataset(TFDataHints, Dataset[Any]):
     Args: as in `TFRecordDataset`. `transform` is called with each record.
 
     A loader's batch is fetched by `__getitems__` in one step and decoded by the columnar kernel if the
-    types of all features are given. Compressed files are decompressed to temporary space first, in every
-    worker.
+    types of all features are given. Compressed files with an index are read through its points at
+    first, then, as all others at once, from a copy in temporary space, which each worker makes.
     """
 
     def __init__(
