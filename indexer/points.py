@@ -136,7 +136,7 @@ def _checked(stored: memoryview, stored_size: int, stream_size: int) -> tuple[An
     bits, outs, windows = table["bit"], table["out"], table["window"].astype(np.int64)
     if bits[0] or outs[0] or not _ascends(outs) or not _ascends(bits):
         raise ValueError("they do not ascend from the start")
-    if int(outs[-1]) > stream_size or int(bits[-1]) > 8 * stored_size:
+    if not int(outs[-1]) <= stream_size < 1 << 63 or int(bits[-1]) > 8 * stored_size:
         raise ValueError("they are outside the data")
     starts = table["inside"] == 0
     if (table["inside"] > 1).any() or (starts & ((bits % 8 != 0) | (windows != 0))).any() or not starts[0]:

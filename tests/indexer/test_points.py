@@ -274,6 +274,13 @@ def test_hostile_tables_are_refused(packed: Path, change: Any) -> None:
         len(Points(with_table(index.points, change), *sizes))
 
 
+def test_a_stream_of_an_impossible_size_is_refused(packed: Path) -> None:
+    index = build_index(packed)
+    assert index.points is not None
+    with pytest.raises(IndexFileError, match="points are damaged"):
+        len(Points(index.points.stored, index.file_size, 1 << 63))
+
+
 def test_a_window_that_swells_is_refused() -> None:
     builder = PointBuilder(None)
     builder.add(0, 0, inside=False)
