@@ -26,7 +26,7 @@ from .inflaters import (
     fast_zlib,
     shifted,
 )
-from .points import Point, PointBuilder
+from .points import Point, PointBuilder, PointsOfStream
 from .sniffing import HEAD_SIZE, sniff
 from .zstd import FRAME_MAGIC, ZstdInflater, begins_frame
 
@@ -44,8 +44,8 @@ __all__ = [
 # The usual spellings, for type checkers; upper or lower case does not matter.
 Compression = Literal["", "NONE", "none", "GZIP", "gzip", "gz", "ZLIB", "zlib", "ZSTD", "zstd", "auto"]
 
-# Where points are collected, what follows a flush is looked at too.
-_READ_SIZE, _READ_SIZE_FOR_POINTS = 64 << 10, 256 << 10
+# From a pipe as little as possible, so that what is there comes at once.
+_READ_SIZE, _FILE_READ_SIZE = 64 << 10, 256 << 10
 # An inflater gets little at first, because it copies what follows the end of its stream.
 _FIRST_STEP = 512
 _NAMES = {
@@ -109,20 +109,6 @@ class _Begun(NamedTuple):
     bits: int
     window: bytes
     shift: int
-
-
-class _PointsOfStream(NamedTuple):
-    """Takes the points of one member, which begins at these places."""
-
-    points: PointBuilder
-    bit: int
-    out: int
-
-    def distance(self, out: int, free: bool) -> int:
-        return self.points.distance(self.out + out, free)
-
-    def add(self, bit: int, out: int, window: bytes) -> None:
-        self.points.add(self.bit + bit, self.out + out, window, inside=True)
 
 
 class InputStream:
@@ -206,7 +192,7 @@ class InputStream:
     def _have(self, count: int) -> bool:
         """Read ahead until ``count`` stored bytes are there; False if there are fewer."""
         while len(self._stored) - self._at < count:
-            piece = self._read_stored(_READ_SIZE if self._points is None else _READ_SIZE_FOR_POINTS)
+            piece = self._read_stored(_READ_SIZE if self._base is None else _FILE_READ_SIZE)
             if not piece:
                 return False
             self._stored, self._at = self._stored[self._at :] + piece, 0
@@ -217,7 +203,7 @@ class InputStream:
         self._have(1)
         piece = self._stored[self._at : self._at + self._step]
         self._at += len(piece)
-        self._step = min(2 * self._step, _READ_SIZE_FOR_POINTS)
+        self._step = min(2 * self._step, _FILE_READ_SIZE)
         return piece
 
     def read_some(self, size: int) -> bytes:
@@ -329,7 +315,7 @@ class InputStream:
 
     def _finding_points(self, at: int, bits: int, points: PointBuilder) -> Inflater:
         points.begin(8 * at, self.position)
-        return BlockInflater(bits, _PointsOfStream(points, 8 * at, self.position))
+        return BlockInflater(bits, PointsOfStream(points, 8 * at, self.position))
 
     def _begin_again(self) -> None:
         """Decompress the current stream from its start again, up to here, with zlib: it gives all output

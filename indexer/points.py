@@ -24,7 +24,7 @@ from .errors import IndexFileError
 from .framing import crc32c
 from .inflaters import WINDOW_SIZE
 
-__all__ = ["SPACING", "Point", "PointBuilder", "Points"]
+__all__ = ["SPACING", "Point", "PointBuilder", "Points", "PointsOfStream"]
 
 SPACING = 1 << 20
 """About how many bytes of decompressed data lie between two points."""
@@ -204,3 +204,19 @@ class PointBuilder:
         head = _PREFIX.pack(_VERSION, crc32c(raw), len(points))
         windows = [point[2] for point in points]
         return Points(b"".join((head, raw, *windows)), stored_size, stream_size)
+
+
+class PointsOfStream(NamedTuple):
+    """Takes the points of one member, which begins at these places."""
+
+    points: PointBuilder
+    bit: int
+    out: int
+
+    def distance(self, out: int, free: bool) -> int:
+        """See `PointBuilder.distance`."""
+        return self.points.distance(self.out + out, free)
+
+    def add(self, bit: int, out: int, window: bytes) -> None:
+        """A point inside the member; see `inflaters.Places`."""
+        self.points.add(self.bit + bit, self.out + out, window, inside=True)
