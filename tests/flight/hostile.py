@@ -1,7 +1,7 @@
 """A hostile client: random bytes, wrong and huge tickets, slow reads, many connections.
 
-``python hostile.py FILE SECONDS`` serves a file with 256 descriptors, attacks the server, and checks every half
-minute that it answers a good client; it prints what was done and the server's memory.
+``PYTHONPATH=. python tests/flight/hostile.py FILE SECONDS`` serves a file with 256 descriptors and attacks
+the server. Every half minute it checks that a good client is answered, and prints what was done.
 """
 
 from __future__ import annotations

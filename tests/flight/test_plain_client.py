@@ -96,6 +96,20 @@ def test_flights_are_listed_with_schema_and_counts(plain: Plain, data: str) -> N
     assert len(listed) == 1
 
 
+def test_a_set_without_one_schema_is_listed_with_payloads(
+    plain: Plain, server: LocalServer, tmp_path: Path
+) -> None:
+    with tfrecord.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
+        writer.write({"x": (1, "int")})
+        writer.write({"x": (1.5, "float")})
+    name = server.add(tmp_path / "a.tfrecord").rpartition("/")[2]
+    info = plain.client.get_flight_info(flight.FlightDescriptor.for_path(name), plain.options)
+    assert info.schema.names == ["record"]
+    assert plain.client.do_get(info.endpoints[0].ticket, plain.options).read_all().num_rows == 2
+    assert plain.failure(data=name)["type"] == "FeatureKindError"
+    del server.service.sets[name]
+
+
 def test_positions_and_slices(plain: Plain, data: str) -> None:
     assert plain.ids(data=data, positions=[7, 3, -1, 7]) == [7, 3, 49, 7]
     assert plain.ids(data=data, slice=[40, None, -7]) == list(range(40, -1, -7))

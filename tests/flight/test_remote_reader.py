@@ -145,6 +145,9 @@ def test_addresses_and_servers_that_are_not_there(server: LocalServer) -> None:
     ):
         with pytest.raises(ValueError, match="URL|write"):
             connect(wrong)
+    with pytest.raises(ValueError) as caught:
+        connect("grpc://user:secret-word@host:1/name")
+    assert "secret-word" not in str(caught.value)
     with pytest.raises(tfrecord.RemoteError, match="127.0.0.1:9"):
         connect("grpc://127.0.0.1:9/name", request_timeout=0.01)
     with pytest.raises(KeyError, match="no data set"):

@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from indexer.stores import clean_url
+
 __all__ = [
     "SCHEMES",
     "Address",
@@ -45,18 +47,19 @@ class Address(NamedTuple):
     @classmethod
     def of(cls, url: str) -> Address:
         """Raises ValueError for a URL of another form."""
+        shown = clean_url(url)
         scheme, _, rest = url.partition("://")
         rest, _, query = rest.partition("?")
         if scheme not in SCHEMES:
-            raise ValueError(f"{url!r} is not a URL of a server: it begins with {', '.join(SCHEMES)}")
+            raise ValueError(f"{shown!r} is not a URL of a server: it begins with {', '.join(SCHEMES)}")
         if scheme == "grpc+unix":
             options = dict(parse_qsl(query, keep_blank_values=True))
             if set(options) != {"name"} or not rest.startswith("/"):
-                raise ValueError(f"{url!r}: write grpc+unix:///path/of/the.socket?name=NAME")
+                raise ValueError(f"{shown!r}: write grpc+unix:///path/of/the.socket?name=NAME")
             return cls(scheme, "", 0, unquote(rest), options["name"])
         match = re.fullmatch(r"(\[[0-9a-fA-F:.%]+\]|[^/:@\s]+):(\d{1,5})/([^/\s]+)/?", rest)
         if match is None or query or not 0 < int(match[2]) < 65536:
-            raise ValueError(f"{url!r}: write {scheme}://HOST:PORT/NAME")
+            raise ValueError(f"{shown!r}: write {scheme}://HOST:PORT/NAME")
         return cls(scheme, match[1], int(match[2]), "", unquote(match[3]))
 
     @property

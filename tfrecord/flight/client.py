@@ -72,8 +72,8 @@ def connect(
         request_timeout: how many seconds a read waits for a server that cannot be reached. When it is back,
             the read goes on.
 
-    A reader can be pickled; the pickle holds a token only while a child process is being spawned. A forked
-    child opens a connection of its own.
+    A reader can be pickled; the pickle holds ``token`` and ``tls_roots`` only while a child process is being
+    spawned. A forked child opens a connection of its own.
 
     Raises:
         KeyError: the server has no such data set.
