@@ -51,7 +51,8 @@ class RemoteFile(DataFile):
         )
         starts = np.clip(table[:, 0], 0, self.size).astype(np.uint64)
         ends = np.clip(table[:, 0] + table[:, 1], 0, self.size).astype(np.uint64)
-        return self._ahead.ask(*self._store(), starts, ends, self.etag)
+        store, key = self._store()  # in a forked child this also discards what the parent asked for
+        return self._ahead.ask(store, key, starts, ends, self.etag)
 
     def start_gather(
         self, starts: UInt64Array, ends: UInt64Array, *, again: bool = False

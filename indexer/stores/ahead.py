@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -20,17 +21,19 @@ __all__ = ["Ahead", "Piece", "Pieces"]
 class Piece:
     """A range that is being fetched. When nobody holds it, its request is cancelled if it has not begun."""
 
-    __slots__ = ("begin", "future", "stop")
+    __slots__ = ("_pid", "begin", "future", "stop")
 
     def __init__(self, begin: int, stop: int, future: Future[Any]) -> None:
         self.begin, self.stop, self.future = begin, stop, future
+        self._pid = os.getpid()
 
     def bytes(self) -> memoryview:
         """Wait for the bytes. Raises what kept them from being read."""
         return memoryview(self.future.result()).cast("B").toreadonly()
 
     def __del__(self) -> None:
-        self.future.cancel()
+        if self._pid == os.getpid():  # in a forked child, a thread that does not exist may hold its lock
+            self.future.cancel()
 
 
 class Pieces:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,6 +199,23 @@ class TestPasses:
         dataset._current = None
         gc.collect()
         assert file._ahead.find(starts, ends)[1].tolist() == [-1, -1]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX only")
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_child_forked_in_the_middle_of_a_pass(self, server: RangeServer) -> None:
+        pytest.importorskip("aiohttp")
+        dataset = self.dataset(server, shuffle="block", batch_size=16)
+        batches = iter(dataset)
+        next(batches)
+        server.delay = 0.3
+        next(batches)  # requests are under way, which the child will never see end
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            os._exit(0 if sorted(self.ids(dataset)) == list(range(sum(COUNTS))) else 1)
+        server.delay = 0
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(self.ids(batches)) == sum(COUNTS) - 32
 
     def test_two_passes_at_once(self, server: RangeServer) -> None:
         dataset = self.dataset(server, shuffle="block", batch_size=16)

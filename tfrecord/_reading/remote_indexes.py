@@ -14,7 +14,13 @@ import threading
 from collections.abc import Sequence
 
 from indexer.build import build_index_of_url
-from indexer.errors import CompressionError, CorruptRecordError, IndexFileError, StaleIndexError
+from indexer.errors import (
+    CompressionError,
+    CorruptRecordError,
+    IndexFileError,
+    StaleIndexError,
+    printable,
+)
 from indexer.files import DataFile
 from indexer.fingerprint import bind_index
 from indexer.formats import load_index, write_index
@@ -69,7 +75,7 @@ def needed_indexes(objects: Sequence[tuple[Url, DataFile]]) -> list[RecordIndex 
         RemoteError: an object cannot be read.
     """
     total = sum(data.size for _, data in objects)
-    label = os.path.basename(objects[0][0]) if len(objects) == 1 else f"{len(objects)} files"
+    label = printable(os.path.basename(objects[0][0])) if len(objects) == 1 else f"{len(objects)} files"
     in_memory: list[str] = []
     with shown(sys.stderr is not None and sys.stderr.isatty(), f"indexing {label}") as report:
         told = _Total(report, total)
