@@ -36,8 +36,8 @@ class ImageFeature(Spec):
     Raises:
         ValueError: a bad shape, `resize` without a full shape, or a number below 1.
 
-    Needs Pillow. JPEGs are decoded about twice as fast if simplejpeg is installed too; the pixels are the
-    same. The file is decoded as `tf.io.decode_image` does it:
+    Needs Pillow. If simplejpeg is installed too, JPEGs are decoded in about two thirds of the time, to the
+    same pixels. The file is decoded as `tf.io.decode_image` does it:
 
     - Grey images get three equal channels, and colour becomes grey: a JPEG by its luma, a PNG by ITU-R 601.
     - With 4 channels, an image without alpha is opaque. With fewer, alpha is dropped; nothing is blended.
