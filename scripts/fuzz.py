@@ -98,6 +98,8 @@ def check_messages(data: bytes, lists: bool) -> None:
     if native[0] is None:
         for own, others in zip(native[1:], reference[1:], strict=True):
             same("records", repr(own), repr(others))
+    together = [native[1]] * 3 if native[0] is None and not lists else []
+    same("records together", repr(decoder.records((second,) * 3)), repr(together))
     same("kinds", decode.record_class(second), decode_reference.record_class(second))
     lengths = np.array([len(record) for record in batch], np.int64)
     places = (b"".join(batch),), np.cumsum(lengths) - lengths, lengths

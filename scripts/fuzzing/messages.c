@@ -48,8 +48,9 @@ static void prepare(scan_table *table, const request *columns, uint32_t count, i
     table->most_cells = 1 << 20;
     table->max_guesses = rows > 1 ? SCAN_MAX_GUESSES : 0;
     if (count) {
-        table->columns = (scan_column *)calloc(count, sizeof *table->columns);
+        table->columns = (scan_column *)block_take(count * sizeof *table->columns);
         REQUIRE(table->columns);
+        memset(table->columns, 0, count * sizeof *table->columns);
         table->num_columns = table->capacity = count;
         for (uint32_t i = 0; i < count; i++) {
             scan_column *column = &table->columns[i];
@@ -161,8 +162,10 @@ static int decode(const request *columns, uint32_t count, scan_record *records, 
         if (planned || chunk.num_tables == 2 || !columns) chunk_run(&chunk, CHUNK_SCAN);
         if (chunk.fault.status) break;
         for (int t = 0; t < chunk.num_tables; t++) {
-            chunk.outputs[t] = (column_output *)calloc(chunk.tables[t].num_columns + 1, sizeof(column_output));
+            size_t size = chunk.tables[t].num_columns * sizeof(column_output);
+            chunk.outputs[t] = (column_output *)block_take(size);
             REQUIRE(chunk.outputs[t]);
+            memset(chunk.outputs[t], 0, size);
             for (uint32_t i = 0; i < chunk.tables[t].num_columns; i++) make_room(&chunk, t, i);
         }
         chunk_run(&chunk, chunk.num_tables == 1 && columns ? CHUNK_SCAN | CHUNK_COUNT : CHUNK_COUNT);

@@ -16,7 +16,15 @@
 #include <sys/mman.h>
 
 #define BLOCKS_LEAST ((size_t)1 << 15)
-#define SCRATCH_LEAST ((size_t)1 << 10) /* smaller ones are left to malloc */
+#ifdef __has_feature
+#define BLOCKS_CHECKED __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define BLOCKS_CHECKED 1
+#else
+#define BLOCKS_CHECKED 0
+#endif
+/* Smaller ones are left to malloc; under a sanitizer all are, so that each has its exact size. */
+#define SCRATCH_LEAST ((size_t)(BLOCKS_CHECKED ? BLOCKS_LEAST : 1 << 10))
 #define SCRATCH_CLASSES 6               /* powers of two */
 #define SCRATCH_MOST 8                  /* that are kept of each */
 #define BLOCKS_HUGE ((size_t)1 << 21)
