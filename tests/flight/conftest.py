@@ -20,7 +20,7 @@ from tfrecord.flight.server import ServiceOptions  # noqa: E402
 sys.path.append(str(Path(__file__).resolve().parents[1] / "reading"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start() -> Iterator[Callable[..., LocalServer]]:
     """Starts servers with the options of `ServiceOptions`; the same server for the same options."""
     servers: dict[Any, LocalServer] = {}

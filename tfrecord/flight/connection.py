@@ -208,6 +208,10 @@ class Connection:
 
     # ---- closing -------------------------------------------------------------------------------------------
 
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None and self._process == os.getpid()
+
     def close(self) -> None:
         """Close the connection; a later call opens it again."""
         with self._lock:
@@ -331,9 +335,10 @@ def _before_fork() -> None:
     """Close all connections: gRPC works in a child only if it did not run in its parent at the fork."""
     global _left_running
     _forking.acquire()
-    for connection in list(_connections):
+    opened = [connection for connection in list(_connections) if connection.is_open]
+    for connection in opened:
         connection.close()
-    end = time.monotonic() + _FORK_WAIT
+    end = time.monotonic() + (_FORK_WAIT if opened else 0)
     while (running := _grpc_runs()) and time.monotonic() < end:
         time.sleep(0.001)
     _left_running = running
