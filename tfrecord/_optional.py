@@ -26,8 +26,9 @@ def optional(name: str) -> Any:
 
     A package that is there but broken shows its own error.
     """
-    if sys.modules.get(name) is not None:  # asked once a column: no import machinery
-        return sys.modules[name]
+    found = sys.modules.get(name)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):  # another thread imports it
+        return found  # asked once a column: no import machinery
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
