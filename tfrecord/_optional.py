@@ -27,7 +27,9 @@ def optional(name: str) -> Any:
     A package that is there but broken shows its own error.
     """
     found = sys.modules.get(name)
-    if found is not None and not getattr(found.__spec__, "_initializing", False):  # another thread imports it
+    if found is not None and not getattr(
+        getattr(found, "__spec__", None), "_initializing", False
+    ):  # another thread imports it
         return found  # asked once a column: no import machinery
     try:
         return importlib.import_module(name)

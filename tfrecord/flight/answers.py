@@ -77,7 +77,8 @@ class Answer:
                 raise ValueError(
                     f"a row of these features has {row:,} bytes; this server sends at most max_bytes"
                 )
-            self._most_rows = min(limits.max_rows, limits.max_bytes // max(row, 1))
+            most = min(limits.max_bytes, 8 * _CHUNK_BYTES)
+            self._most_rows = min(limits.max_rows, max(1, most // max(row, 1)))
             self._columns = self.view.decoder.check_columns(ticket.columns)
             empty = self.view.decoder.batch(BytesColumn.from_list([]), _nowhere, self._columns)
             self.schema = _arrow_batch(empty)[0].schema
@@ -211,10 +212,12 @@ def _settled(plan: FeaturePlan, schema: Mapping[str, FeatureSchema]) -> FeatureP
 
 
 def _row_bytes(plan: FeaturePlan) -> int:
-    """Bytes of the dense columns of a row, which the request decides and not the data."""
+    """Bytes of a row that the request decides, and not the data."""
     size = 0
     for column in plan.columns or ():
-        if column.shape is not None:
+        if column.shape is None:
+            size += 16  # where the row ends, here and in Arrow
+        else:
             width = 8 if column.dtype is None else np.dtype(column.dtype).itemsize
             size += width * math.prod(map(abs, column.shape))
     return size
