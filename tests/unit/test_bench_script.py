@@ -201,6 +201,7 @@ def test_worker_that_cannot_start_says_why() -> None:
 
 
 def test_every_suite_names_its_contenders_and_targets(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.flight")
     pytest.importorskip("PIL")
     plan = Plan(tmp_path, make_corpus.MAIN_SHAPES, 0.0001)
     for suite, cases_of in SUITES.items():
@@ -222,6 +223,8 @@ def test_bench_runs_and_writes_json(suite: str, tmp_path: Path, capsys: pytest.C
         pytest.importorskip("torch")
     if suite == "images":
         pytest.importorskip("PIL")
+    if suite == "flight":
+        pytest.importorskip("pyarrow.flight")
     if suite == "remote":
         pytest.importorskip("obstore")
         pytest.importorskip("aiohttp")
