@@ -128,7 +128,8 @@ def service(spec: Spec) -> Run:
     count = _count(
         dataset.apply(tf.data.experimental.service.distribute("parallel_epochs", dispatcher.target))
     )
-    return lambda: count() if worker is not None else 0
+    servers = dispatcher, worker  # they end when nothing holds them
+    return lambda: count() if servers else 0
 
 
 def images(spec: Spec) -> Run:

@@ -6,6 +6,7 @@ import json
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -355,8 +356,9 @@ def _depth(value: Any) -> int:
     return depth
 
 
+@lru_cache(maxsize=64)
 def feature_words(plan: FeaturePlan) -> Any:
-    """Compiled features as a ticket has them; None for those that a ticket cannot express."""
+    """Compiled features as a ticket has them, not to be changed; None for those that it cannot express."""
     if plan.columns is None:
         return []
     words = {column.key: _word(column) for column in plan.columns}

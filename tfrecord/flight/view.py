@@ -100,6 +100,10 @@ class RemoteView(RecordView):
                 return None
             plan = plan.select(columns)
         plans = {"features": plan, "sequence_features": lists} if is_sequence else {"features": plan}
+        wanted = sum(len(one.columns or ()) for one in plans.values())
+        known = self._store.known["schema"] or {"features": {}}
+        if wanted > max(_FEW, len(known["features"]) / 2):
+            return None
         found = {}
         for name, one in plans.items():
             if not one.columns or any(column.kind is None or column.raw for column in one.columns):
@@ -107,8 +111,7 @@ class RemoteView(RecordView):
             found[name] = feature_words(one)
             if found[name] is None:
                 return None
-        wanted, known = sum(map(len, found.values())), self._store.known["schema"] or {"features": {}}
-        return found if wanted <= max(_FEW, len(known["features"]) / 2) else None
+        return found
 
 
 def _columns(batch: Any, told: Mapping[str, Any]) -> Any:
