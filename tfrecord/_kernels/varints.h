@@ -47,7 +47,8 @@ static int64_t varints_count_portable(const uint8_t *data, size_t length) {
 }
 
 /* Values until one starts at or after `stop`; a value must end before `end`. `*out` advances, up to `room`. */
-static int varints_some(const uint8_t **data, const uint8_t *stop, const uint8_t *end, int64_t **out, int64_t *room) {
+WIRE_INLINE int varints_some(
+    const uint8_t **data, const uint8_t *stop, const uint8_t *end, int64_t **out, int64_t *room) {
     wire_cursor cursor = {*data, end};
     int64_t *to = *out;
     while (cursor.at < stop) {
