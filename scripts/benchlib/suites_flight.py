@@ -28,7 +28,9 @@ def flight(plan: Plan) -> Iterator[Case]:
                 for key, label, given in ways
             )
             title = "256 random records as columns"
-            targets = (Target(f"{title}, served against local", "served", ("local",), 2.5, at_most=True),)
+            targets: tuple[Target, ...] = (
+                Target(f"{title}, served against local", "served", ("local",), 2.5, at_most=True),
+            )
             yield Case("flight", shape.name, title, contenders, targets)
             contenders = tuple(
                 Contender(key, label, "tfrecord", "served_scan", given, one_cpu=False)

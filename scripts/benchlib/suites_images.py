@@ -71,7 +71,7 @@ def _file(folder: Path, count: int, seed: int) -> Path:
     with open(partial, "wb") as out:
         for i in range(count):
             small = Image.fromarray(rng.integers(0, 256, (14, 14, 3), dtype=np.uint8))
-            smooth = np.asarray(small.resize((_SIDE, _SIDE), Image.BICUBIC)) + noise[i % 64]
+            smooth = np.asarray(small.resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)) + noise[i % 64]
             file = io.BytesIO()
             Image.fromarray(np.clip(smooth, 0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
             entries = (

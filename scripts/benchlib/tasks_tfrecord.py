@@ -215,9 +215,10 @@ def _set_readahead(which: str) -> None:
 
     if which == "ours":
         return
-    for kind in (DataFile, *DataFile.__subclasses__()):
+    kinds: list[Any] = [DataFile, *DataFile.__subclasses__()]
+    for kind in kinds:
         if "advise" in vars(kind):
-            kind.advise = lambda self, ranges: None  # type: ignore[method-assign]
+            kind.advise = lambda self, ranges: None
     if which == "none":
         made = MappedFile.__init__
         madvise = ctypes.CDLL(None).madvise
