@@ -421,7 +421,7 @@ def test_given_up_parquet_says_one_line(make_file: MakeFile, tmp_path: Path) -> 
     command = [sys.executable, "-m", "tfrecord.cli", "convert", str(make_file(examples(3)))]
     command += [str(tmp_path / "o.parquet"), "--text", "image/encoded"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "no UTF-8" in done.stderr
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "is not UTF-8 text" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["npz", "tar", "parquet", "arrow", "jsonl", "jsonl.gz"])

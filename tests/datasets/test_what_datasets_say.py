@@ -39,7 +39,7 @@ class TestWrongOptions:
         assert str(caught.value) == f"TFRecordDataset() got an unexpected keyword argument {name!r}{hint}"
         with pytest.raises(TypeError, match=f"^MultiTFRecordDataset.. got .*{name!r}"):
             MultiTFRecordDataset("{}", None, {"a": 1}, **wrong)
-        with pytest.raises(TypeError, match=f"^TFRecordDataset.. got .*{name!r}"):
+        with pytest.raises(TypeError, match=f"^MultiTFRecordDataset.from_datasets.. got .*{name!r}"):
             MultiTFRecordDataset.from_datasets([paths], [1], **wrong)
 
     def test_of_a_map(self, make: Any) -> None:

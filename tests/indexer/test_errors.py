@@ -11,6 +11,7 @@ from indexer.errors import (
     CorruptRecordError,
     DecodeError,
     FeatureKindError,
+    ImageError,
     IndexFileError,
     MissingFeatureError,
     RemoteError,
@@ -31,6 +32,7 @@ EXAMPLES = [
     StaleIndexError("a.tfrecord", None, "it has another size"),
     RemoteError("s3://bucket/a.tfrecord", "reading bytes 3 to 9 failed 6 times"),
     DecodeError("a varint has no end", key="label", path="a.tfrecord", record=4),
+    ImageError("is truncated", key="image", path="a.tfrecord", record=2),
     MissingFeatureError(key="label"),
     FeatureKindError("is bytes, not int64", key="label", record=9),
 ]

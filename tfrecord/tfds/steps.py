@@ -128,9 +128,17 @@ class WindowView(RecordView):
         rows.payloads = WindowColumn(rows.payloads, self.starts[positions])  # type: ignore[assignment]
         return rows
 
+    def fetch_in_order(self, positions: Int64Array) -> Iterator[RowBatch]:
+        done = 0
+        for rows in super().fetch_in_order(positions):
+            starts = self.starts[positions[done : done + len(rows)]]
+            rows.payloads = WindowColumn(rows.payloads, starts)  # type: ignore[assignment]
+            done += len(rows)
+            yield rows
+
     def rows(self) -> Iterator[RowBatch]:
         for start in range(0, len(self), _CHUNK):
-            yield self.fetch(np.arange(start, min(start + _CHUNK, len(self)), dtype=np.int64))
+            yield from self.fetch_in_order(np.arange(start, min(start + _CHUNK, len(self)), dtype=np.int64))
 
 
 class Window(NamedTuple):
