@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import BinaryIO
 
 try:
@@ -99,8 +99,7 @@ class Cache:
         with _exclusive(path + _FILLING) as file:
             if file is not None and self._make_room(len(data), file):
                 file.write(data)
-                file.flush()
-                os.replace(path + _FILLING, path)
+                self._finish(file, path)
 
     def _open(self, path: str, size: int) -> int | None:
         try:
@@ -126,13 +125,21 @@ class Cache:
         with store.stream(info.key, 0, info.size, info.etag) as stream:
             while (piece := stream.read_some(1 << 30)).nbytes:
                 file.write(piece)
+        self._finish(file, path)
+
+    def _finish(self, file: BinaryIO, path: str) -> None:
+        """Give a complete file its name, while nobody counts: a listing may miss a file that is renamed."""
         file.flush()
-        os.replace(path + _FILLING, path)
+        with self._locked():
+            os.replace(path + _FILLING, path)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return _locked(os.path.join(self.folder, _LOCK))
 
     def _make_room(self, wanted: int, file: BinaryIO) -> bool:
         """Remove the least recently used files until ``wanted`` more bytes fit, which ``file`` then takes, so
         that others count them; False if they cannot."""
-        with _locked(os.path.join(self.folder, _LOCK)):
+        with self._locked():
             total, files = self._contents()
             for _, size, path in sorted(files):
                 if total + wanted <= self.limit:
@@ -163,6 +170,8 @@ def _remove_unused(path: str) -> bool:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(descriptor, path):  # it was renamed, and the name may be another file's now
+            return False
         os.unlink(path)
     except (BlockingIOError, FileNotFoundError):
         return False

@@ -90,10 +90,6 @@ def whole(folder: str) -> bool:
     return True
 
 
-def size_of(folder: str) -> int:
-    return sum(path.stat().st_size for path in Path(folder).iterdir())
-
-
 def main(folder: str, kills: int) -> str:
     """What went wrong, or how many were killed."""
     cache_module._POLL = 0.002
@@ -111,8 +107,7 @@ def main(folder: str, kills: int) -> str:
             return f"kill {number} left half an object"
         if os.waitpid(second, 0)[1]:
             return f"kill {number}: another process failed"
-        # What a killed process leaves may be too much for a moment: the next process makes room.
-        if size_of(place) > limit and (os.waitpid(forked(place, limit), 0)[1] or size_of(place) > limit):
+        if sum(path.stat().st_size for path in Path(place).iterdir()) > limit:
             return f"kill {number}: more than cache_bytes"
     return f"{died} killed"
 
