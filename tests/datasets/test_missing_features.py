@@ -100,8 +100,11 @@ def absent_row(spec: str, way: str) -> Any:
     return None if spec == "name" and way in RECORD_WAYS else []
 
 
-def read(way: str, path: Path, key: str, spec: str) -> tuple[Any, list[str]]:
-    """The rows, or the error; and the warnings."""
+def read(make_file: MakeFile, indexed: bool, way: str, key: str, spec: str) -> tuple[Any, list[str]]:
+    """The rows of a new file, or the error; and the warnings."""
+    path = make_file(RECORDS)
+    if indexed:
+        tfrecord.build_index(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -116,10 +119,7 @@ def read(way: str, path: Path, key: str, spec: str) -> tuple[Any, list[str]]:
 @EVERY_SPEC
 @EVERY_WAY
 def test_a_feature_that_one_record_lacks(make_file: MakeFile, way: str, spec: str, indexed: bool) -> None:
-    path = make_file(RECORDS)
-    if indexed:
-        tfrecord.build_index(path)
-    rows, said = read(way, path, "label", spec)
+    rows, said = read(make_file, indexed, way, "label", spec)
     assert not said
     if spec.startswith("required"):
         assert isinstance(rows, MissingFeatureError) and rows.key == "label"
@@ -134,10 +134,7 @@ def test_a_feature_that_one_record_lacks(make_file: MakeFile, way: str, spec: st
 @EVERY_SPEC
 @EVERY_WAY
 def test_a_feature_that_no_record_has(make_file: MakeFile, way: str, spec: str, indexed: bool) -> None:
-    path = make_file(RECORDS)
-    if indexed:
-        tfrecord.build_index(path)
-    rows, said = read(way, path, "lable", spec)
+    rows, said = read(make_file, indexed, way, "lable", spec)
     parses = way.startswith("parse")
     if spec.startswith("required") or (spec in ("short", "name") and indexed and not parses):
         assert isinstance(rows, MissingFeatureError) and not said

@@ -7,8 +7,8 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -143,22 +143,12 @@ def test_eight_builders_leave_one_good_index(make_file: Any, tmp_path: Path) -> 
 
 def test_many_threads_leave_one_good_index(make_file: Any, tmp_path: Path) -> None:
     data = make_file([b"payload"] * 500)
-    errors: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            for _ in range(10):
-                build_index(data)
-                load_index(sidecar_path(data), data)
-        except BaseException as error:
-            errors.append(error)
+    def work(_: int) -> set[int]:
+        return {len(build_index(data)) + len(load_index(sidecar_path(data), data)) for _ in range(10)}
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [{1000}] * 8
     assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "a.tfrecord.tfindex"]
 
 

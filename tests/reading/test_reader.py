@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -178,26 +178,17 @@ def test_views_outlive_the_reader(reader: TFRecordReader) -> None:
 
 
 def test_several_threads_share_a_reader(reader: TFRecordReader) -> None:
-    failures: list[BaseException] = []
-
-    def work(seed: int) -> None:
+    def work(seed: int) -> list[int]:
         rng = np.random.default_rng(seed)
-        try:
-            for _ in range(30):
-                asked = rng.integers(0, 20, 5)
-                assert ids(reader.read(asked)) == asked.tolist()
-                position = int(asked[0])
-                assert reader[position]["id"].tolist() == [position]
-            assert ids(reader) == list(range(20))
-        except BaseException as error:
-            failures.append(error)
+        for _ in range(30):
+            asked = rng.integers(0, 20, 5)
+            assert ids(reader.read(asked)) == asked.tolist()
+            position = int(asked[0])
+            assert reader[position]["id"].tolist() == [position]
+        return ids(reader)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [[*range(20)]] * 8
 
 
 def test_features_of_a_reader(tmp_path: Path) -> None:

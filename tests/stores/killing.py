@@ -1,6 +1,6 @@
 """Kills processes while they fill a cache, at places spread over all that they do: run by `test_cache.py`.
 
-The objects come from memory, so that a child that was forked can fetch them.
+The objects are in memory, so that a forked child can fetch them.
 """
 
 from __future__ import annotations
@@ -11,47 +11,24 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
 
-from indexer.stores import ObjectInfo, Store, StoreOptions
+import fsspec
+
+from indexer.stores import StoreOptions
 from indexer.stores import cache as cache_module
 from indexer.stores.cache import Cache
+from indexer.stores.urls import FsspecStore
 
 SIZE = 5000
 FILES = {name: bytes([ord(name)]) * SIZE for name in "abc"}
-
-
-class Memory(Store):
-    """Objects in memory."""
-
-    def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
-        return FILES[key][start:end]
-
-    def _stat(self, key: str) -> ObjectInfo:
-        return ObjectInfo(key, len(FILES[key]), '"1"', None)
-
-    def _list(self, folder: str) -> list[ObjectInfo]:
-        raise NotImplementedError
-
-    def _folders(self, folder: str) -> list[str]:
-        raise NotImplementedError
-
-    def _put(self, key: str, data: Any, if_match: str | None, if_absent: bool) -> str | None:
-        raise NotImplementedError
-
-    def delete(self, key: str) -> None:
-        raise NotImplementedError
-
-    def _upload(self, key: str, file: BinaryIO) -> None:
-        raise NotImplementedError
+STORE = FsspecStore("memory://killing", StoreOptions())
 
 
 def read_all(folder: str, limit: int) -> bool:
     """Whether every object that the cache gives is whole; it need not have room."""
-    store = Memory("memory://x", StoreOptions())
     cache = Cache(StoreOptions(cache=folder, cache_bytes=limit))
     for name, data in FILES.items():
-        descriptor = cache.get(store, store.stat(name))
+        descriptor = cache.get(STORE, STORE.stat(name))
         if descriptor is not None:
             with os.fdopen(descriptor, "rb") as file:
                 if file.read() != data:
@@ -93,6 +70,7 @@ def whole(folder: str) -> bool:
 def main(folder: str, kills: int) -> str:
     """What went wrong, or how many were killed."""
     cache_module._POLL = 0.002
+    fsspec.filesystem("memory").pipe({f"/killing/{name}": data for name, data in FILES.items()})
     died = number = 0
     while died < kills and number < 2 * kills:
         number += 1
