@@ -233,7 +233,8 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
     if count == 0 and stream_size:
         raise ValueError("no records, but bytes")
     if count:
-        index.entries(np.array([0, count - 1], np.int64))
+        index.entry(0)
+        index.entry(count - 1)
     return index
 
 

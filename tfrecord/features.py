@@ -7,6 +7,7 @@ are ragged. ``"str"`` and ``"string"`` are bytes, as in TensorFlow.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -103,6 +104,13 @@ class Spec:
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
 
+def _copied(value: Any) -> Any:
+    """The value of a default for us to keep: the caller may change a list, an array or a buffer later."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_copied, value))
+    return bytes(value) if isinstance(value, bytearray | memoryview) else copy.copy(value)
+
+
 class FixedLenFeature(Spec):
     """The same number of values in every record: a dense column of shape ``(n, *shape)``.
 
@@ -137,6 +145,7 @@ class FixedLenFeature(Spec):
         sizes = normal_shape(shape, raw=bool(raw))
         default = None
         if default_value is not None:
+            default_value = _copied(default_value)
             default = normal_default(default_value, kind, target, sizes, bool(raw))
         for name, value in (
             ("shape", sizes),

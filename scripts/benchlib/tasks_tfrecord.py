@@ -10,19 +10,17 @@ import os
 import random
 import resource
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import cycle, islice
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 import indexer
 import tfrecord
-from benchlib import tasks_compressed
+from benchlib import tasks_compressed, tasks_torch
 from benchlib.common import (
     OwnMemory,
     Run,
@@ -35,56 +33,12 @@ from benchlib.common import (
     read_payloads,
     scratch,
 )
-from tfrecord._columns import pixels
-
-_DTYPE = {"bytes": "bytes", "float": "float32", "int": "int64"}
+from benchlib.ours import features_of, holding, own_index, reader_of, rows_of
 
 
 def version() -> str:
     """The version, if it is installed, and the engine."""
     return f"{getattr(tfrecord, '__version__', 'checkout')} ({tfrecord.engine})"
-
-
-def _features(spec: Spec) -> dict[str, Any]:
-    wanted = spec.get("columns")
-    out: dict[str, Any] = {}
-    for name, kind, length in spec["features"]:
-        if wanted is not None and name not in wanted:
-            continue
-        if spec.get("form", "fixed") == "fixed":
-            out[name] = tfrecord.FixedLenFeature(() if length == 1 else (length,), _DTYPE[kind])
-        else:
-            out[name] = tfrecord.RaggedFeature(_DTYPE[kind])
-    return out
-
-
-def _own_index(path: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
-    folder = tempfile.TemporaryDirectory()
-    index_path = os.path.join(folder.name, "data.tfindex")
-    indexer.build_index(path, index_path)
-    return folder, index_path
-
-
-def _reader(spec: Spec, **options: Any) -> tuple[Any, Any]:
-    """The reader of a request, and an object that must live as long as the reader."""
-    keep: Any = None
-    index: Any = False
-    if spec.get("index"):
-        keep, index = _own_index(spec["path"])
-    return tfrecord.TFRecordReader(spec["path"], index=index, **options), keep
-
-
-def _holding(keep: Any, run: Run) -> Run:
-    """``run``, which also keeps a temporary folder alive."""
-
-    def held() -> int | dict[str, Any]:
-        return run() if keep is None or keep.name else 0
-
-    return held
-
-
-def _rows(batches: Iterable[Any]) -> int:
-    return sum(len(batch) if hasattr(batch, "buffers") else batch.num_rows for batch in batches)
 
 
 def index(spec: Spec) -> Run:
@@ -101,8 +55,8 @@ def index(spec: Spec) -> Run:
 
 def raw(spec: Spec) -> Run:
     """Payloads in stored order, verified, in batches."""
-    reader, keep = _reader(spec, record_type="bytes")
-    return _holding(keep, lambda: _rows(reader.batches(spec["batch"])))
+    reader, keep = reader_of(spec, record_type="bytes")
+    return holding(keep, lambda: rows_of(reader.batches(spec["batch"])))
 
 
 def raw_one(spec: Spec) -> Run:
@@ -117,8 +71,8 @@ def raw_one(spec: Spec) -> Run:
 
 def iterate(spec: Spec) -> Run:
     """``for record in reader`` over byte records, verified."""
-    reader, keep = _reader(spec, record_type="bytes")
-    return _holding(keep, lambda: sum(1 for _ in islice(reader, spec.get("limit"))))
+    reader, keep = reader_of(spec, record_type="bytes")
+    return holding(keep, lambda: sum(1 for _ in islice(reader, spec.get("limit"))))
 
 
 def open_one(spec: Spec) -> Run:
@@ -158,13 +112,13 @@ def many(spec: Spec) -> Run:
 
 def decode(spec: Spec) -> Run:
     """``parse_example`` over batches in memory: BytesColumns or, with ``source`` "list", lists of bytes."""
-    features, threads = _features(spec), spec.get("threads", 1)
+    features, threads = features_of(spec), spec.get("threads", 1)
     batches: list[Any] = list(batches_of(spec))
     if spec.get("source") != "list":
         batches = [tfrecord.BytesColumn.from_list(batch) for batch in batches]
 
     def run() -> int:
-        return _rows(tfrecord.parse_example(batch, features, num_threads=threads) for batch in batches)
+        return rows_of(tfrecord.parse_example(batch, features, num_threads=threads) for batch in batches)
 
     return run
 
@@ -184,9 +138,9 @@ def decode_one(spec: Spec) -> Run:
 
 def read(spec: Spec) -> Run:
     """File to columns, verified."""
-    reader, keep = _reader(spec, features=_features(spec), record_type="example")
+    reader, keep = reader_of(spec, features=features_of(spec), record_type="example")
     threads = spec.get("threads", 1)
-    return _holding(keep, lambda: _rows(reader.batches(spec["batch"], num_threads=threads)))
+    return holding(keep, lambda: rows_of(reader.batches(spec["batch"], num_threads=threads)))
 
 
 def load(spec: Spec) -> Run:
@@ -202,10 +156,10 @@ def load(spec: Spec) -> Run:
 
 def random_read(spec: Spec) -> Run:
     """``read_raw`` (payloads) or ``read`` (columns) of random positions, verified."""
-    reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example")
+    reader, keep = reader_of(spec | {"index": True}, features=features_of(spec), record_type="example")
     positions = [np.array(some) for some in draws(spec)]
     take = reader.read_raw if spec["raw"] else reader.read
-    return _holding(keep, lambda: _rows(take(some) for some in positions))
+    return holding(keep, lambda: rows_of(take(some) for some in positions))
 
 
 def _set_readahead(which: str) -> None:
@@ -243,13 +197,13 @@ def cold(spec: Spec) -> Run:
     if spec["through"] == "torch":
         from tfrecord.torch import TFRecordDataset
 
-        keep, index_path = _own_index(spec["path"])
+        keep, index_path = own_index(spec["path"])
         dataset: Any = TFRecordDataset(
-            spec["path"], index_path, _features(spec), shuffle=True, batch_size=spec["batch"]
+            spec["path"], index_path, features_of(spec), shuffle=True, batch_size=spec["batch"]
         )
         batches = dataset.__iter__
     else:
-        reader, keep = _reader(spec | {"index": True}, features=_features(spec), record_type="example")
+        reader, keep = reader_of(spec | {"index": True}, features=features_of(spec), record_type="example")
         batches = partial(reader.batches, spec["batch"], shuffle=True, seed=1)
     name = spec["features"][0][0]
 
@@ -259,12 +213,12 @@ def cold(spec: Spec) -> Run:
         rows = sum(len(batch[name]) for batch in batches())
         return {"records": rows, "seconds": time.perf_counter() - start}
 
-    return _holding(keep, run)
+    return holding(keep, run)
 
 
 def _columns(spec: Spec) -> dict[str, Any]:
     records = read_payloads(spec["path"], spec.get("limit"))
-    batch = tfrecord.parse_example(records, _features(spec))
+    batch = tfrecord.parse_example(records, features_of(spec))
     return dict(batch)
 
 
@@ -300,89 +254,16 @@ def write_records(spec: Spec) -> Run:
     return run
 
 
-def torch_epoch(spec: Spec) -> Run:
-    """One epoch of the iterable dataset, whose batches come from columns, through a DataLoader."""
-    import torch.utils.data
-
-    from tfrecord.torch import TFRecordDataset
-
-    folder, index_path = _own_index(spec["path"])
-    workers = spec["workers"]
-    dataset: Any = TFRecordDataset(
-        spec.get("url", spec["path"]),
-        index_path,
-        _features(spec),
-        shuffle=spec["shuffle"],
-        batch_size=spec["batch"],
-        cache=spec.get("cache"),
-    )
-    loader: Any = torch.utils.data.DataLoader(
-        dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
-    )
-    name = spec["features"][0][0]
-
-    return _holding(folder, lambda: sum(len(batch[name]) for batch in loader))
-
-
-def _image_loader(spec: Spec, features: dict[str, Any], **options: Any) -> Any:
-    import torch.utils.data
-
-    from tfrecord.torch import TFRecordDataset
-
-    workers = spec["workers"]
-    dataset: Any = TFRecordDataset(
-        spec["path"], None, features, shuffle=True, batch_size=spec["batch"], **options
-    )
-    return torch.utils.data.DataLoader(
-        dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
-    )
-
-
-def images(spec: Spec) -> Run:
-    """An epoch of JPEGs decoded by ImageFeature: from a reader's batches, or through a DataLoader."""
-    side = spec["side"]
-    image = tfrecord.ImageFeature((side, side, 3), num_threads=spec.get("threads"))
-    features = {"image": image, "label": tfrecord.FixedLenFeature((), "int64")}
-    if "workers" in spec:
-        loader = _image_loader(spec, features)
-        return lambda: sum(len(batch["image"]) for batch in loader)
-    reader = tfrecord.TFRecordReader(spec["path"], index=False, features=features)
-    pillow, simplejpeg = pixels.load_decoders()
-    decoders = (pillow, simplejpeg if spec.get("simplejpeg", True) else None)
-
-    def run() -> int:
-        with mock.patch.object(pixels, "load_decoders", lambda: decoders):
-            return _rows(reader.batches(spec["batch"]))
-
-    return run
-
-
-def image_transform(spec: Spec) -> Run:
-    """The same without ImageFeature: Pillow in a transform."""
-    import io
-
-    import torch
-    from PIL import Image
-
-    def decoded(batch: Any) -> Any:
-        images = [np.asarray(Image.open(io.BytesIO(data))) for data in batch["image"]]
-        return {"image": torch.from_numpy(np.stack(images)), "label": batch["label"]}
-
-    features = {name: tfrecord.FixedLenFeature((), _DTYPE[kind]) for name, kind, _ in spec["features"]}
-    loader = _image_loader(spec, features, transform=decoded)
-    return lambda: sum(len(batch["image"]) for batch in loader)
-
-
 def peak(spec: Spec) -> Run:
     """One pass, and the most memory that the process had of its own."""
-    folder, index_path = _own_index(spec["path"])
+    folder, index_path = own_index(spec["path"])
 
     def once() -> int:
         if spec["work"] == "index":
             return len(indexer.build_index(spec["path"], os.path.join(folder.name, "again.tfindex")))
-        options: dict[str, Any] = {"index": index_path, "features": _features(spec)}
+        options: dict[str, Any] = {"index": index_path, "features": features_of(spec)}
         with tfrecord.TFRecordReader(spec["path"], **options) as reader:
-            return _rows(reader.batches(spec["batch"], shuffle=spec["work"] == "shuffled"))
+            return rows_of(reader.batches(spec["batch"], shuffle=spec["work"] == "shuffled"))
 
     def run() -> dict[str, Any]:
         start = time.perf_counter()
@@ -390,48 +271,22 @@ def peak(spec: Spec) -> Run:
             records = once()
         return {"records": records, "seconds": time.perf_counter() - start, "rss": used.peak}
 
-    return _holding(folder, run)
-
-
-def overlap(spec: Spec) -> Run:
-    """Epochs of batches, each with a step that takes as long as loading a batch did, and needs no CPU."""
-    from tfrecord.torch import TFRecordDataset
-
-    folder, index_path = _own_index(spec["path"])
-    options: Any = {"batch_size": spec["batch"], "prefetch": spec["prefetch"]}
-    dataset: Any = TFRecordDataset(spec["path"], index_path, _features(spec), **options)
-    name = spec["features"][0][0]
-
-    def epoch(step: float) -> int:
-        rows = 0
-        for batch in dataset:
-            rows += len(batch[name])
-            if step:
-                time.sleep(step)
-        return rows
-
-    passes = []
-    for _ in range(4):
-        start = time.perf_counter()
-        epoch(0)
-        passes.append(time.perf_counter() - start)
-    step = min(passes) / len(dataset)
-    return _holding(folder, lambda: epoch(step))
+    return holding(folder, run)
 
 
 def remote_random(spec: Spec) -> Run:
     """Payloads at random positions behind a URL; the index is a local file."""
-    folder, index_path = _own_index(spec["path"])
+    folder, index_path = own_index(spec["path"])
     options: dict[str, Any] = {"storage_options": spec.get("storage"), "record_type": "bytes"}
     options["io_concurrency"] = spec.get("at_once", 64)
     reader = tfrecord.TFRecordReader(spec["url"], index=index_path, **options)
     turns = cycle(draws(spec))
-    return _holding(folder, lambda: len(reader.read_raw(next(turns))))
+    return holding(folder, lambda: len(reader.read_raw(next(turns))))
 
 
 def _served(spec: Spec) -> Any:
     """A reader of the server's data set where there is a URL, else of the file."""
-    options: dict[str, Any] = {"features": _features(spec), "record_type": "example"}
+    options: dict[str, Any] = {"features": features_of(spec), "record_type": "example"}
     if "url" in spec:
         return tfrecord.connect(spec["url"], token=spec["token"], **options)
     return tfrecord.TFRecordReader(spec["path"], **options)
@@ -447,7 +302,7 @@ def served_random(spec: Spec) -> Run:
 def served_scan(spec: Spec) -> Run:
     """All records as columns, from a server or the file."""
     reader = _served(spec)
-    return lambda: _rows(reader.batches(spec["batch"]))
+    return lambda: rows_of(reader.batches(spec["batch"]))
 
 
 def tfds_examples(spec: Spec) -> Run:
@@ -464,23 +319,23 @@ def tfds_batches(spec: Spec) -> Run:
 
 
 def _split_rows(split: Any, batch: int) -> int:
-    return _rows(split.batches(batch))
+    return rows_of(split.batches(batch))
 
 
 def splits(spec: Spec) -> Run:
     """``make_splits`` without Ray: all of them here, or in ``processes`` others."""
-    keep, index_path = _own_index(spec["path"])
+    keep, index_path = own_index(spec["path"])
     reader = tfrecord.TFRecordReader(spec["path"], index=index_path)
     size, count = spec["batch"], spec.get("processes", 1)
     if count == 1:
-        return _holding(keep, lambda: sum(_split_rows(s, size) for s in tfrecord.make_splits(reader)))
+        return holding(keep, lambda: sum(_split_rows(s, size) for s in tfrecord.make_splits(reader)))
     pool = multiprocessing.get_context("forkserver").Pool(count)
 
     def run() -> int:
         work = [(split, size) for split in tfrecord.make_splits(reader, 4 * count)]
         return sum(pool.starmap(_split_rows, work))
 
-    return _holding(keep, run)
+    return holding(keep, run)
 
 
 TASKS: dict[str, Task] = {
@@ -498,10 +353,6 @@ TASKS: dict[str, Task] = {
     "cold": cold,
     "write_columns": write_columns,
     "write_records": write_records,
-    "torch_epoch": torch_epoch,
-    "overlap": overlap,
-    "images": images,
-    "image_transform": image_transform,
     "peak": peak,
     "remote_random": remote_random,
     "served_random": served_random,
@@ -510,4 +361,5 @@ TASKS: dict[str, Task] = {
     "tfds_batches": tfds_batches,
     "splits": splits,
     **tasks_compressed.TASKS,
+    **tasks_torch.TASKS,
 }

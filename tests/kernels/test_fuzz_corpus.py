@@ -29,6 +29,7 @@ def fuzz() -> Any:
 )
 @pytest.mark.parametrize("seed", SEEDS, ids=[f"{path.parent.name}-{path.name}" for path in SEEDS])
 def test_seed(fuzz: Any, seed: Path) -> None:
+    """The targets assert: they fail if a kernel and the reference give different results."""
     fuzz.TARGETS[seed.parent.name](seed.read_bytes())
 
 

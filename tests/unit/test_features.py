@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfrecord import parse_single_example
 from tfrecord.features import (
     DTYPES,
     FeaturePlan,
@@ -170,6 +171,17 @@ def test_defaults(shape: Any, dtype: str, default: Any, row: Any) -> None:
 def test_defaults_that_do_not_fit(shape: Any, dtype: str, default: Any) -> None:
     with pytest.raises(ValueError, match="default_value"):
         FixedLenFeature(shape, dtype, default)
+
+
+@pytest.mark.parametrize(
+    "default", [[b"ab"], bytearray(b"ab"), memoryview(bytearray(b"ab")), np.array([b"ab"])], ids=type
+)
+def test_defaults_are_copies(default: Any) -> None:
+    specs = [FixedLenFeature([1], "bytes", default), FixedLenFeature([1, 1], "bytes", [[default]])]
+    default[0] = 120 if isinstance(default, bytearray | memoryview) else b"x"
+    for spec in specs:
+        again = FixedLenFeature(spec.shape, "bytes", spec.default_value)
+        assert again == spec and parse_single_example(b"", {"a": again})["a"].ravel().tolist() == [b"ab"]
 
 
 def test_specs_are_values() -> None:

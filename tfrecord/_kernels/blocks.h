@@ -53,6 +53,14 @@ static struct {
     size_t scratch_count[SCRATCH_CLASSES];
 } blocks = {PTHREAD_MUTEX_INITIALIZER, {0}, 0, 0, 0, {{0}}, {0}};
 
+static void blocks_lock(void) { pthread_mutex_lock(&blocks.lock); }
+
+static void blocks_unlock(void) { pthread_mutex_unlock(&blocks.lock); }
+
+/* Call once, before the first block is taken: a fork waits until no thread is at work here, so that the child finds
+ * the lock free and the lists whole. Threads that scan records take blocks without the GIL. 0, or an error number. */
+static inline int blocks_start(void) { return pthread_atfork(blocks_lock, blocks_unlock, blocks_unlock); }
+
 /* Sizes in steps of an eighth, so that batches of nearly the same size share blocks. */
 static size_t block_capacity(size_t size) {
     size_t step = BLOCKS_LEAST / 8;

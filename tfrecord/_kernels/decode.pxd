@@ -13,6 +13,7 @@ cdef extern from "ndarray.h":
     object ndarray_new(object kind, object dtype, int dims, const Py_ssize_t *shape, void *data, PyObject *owner)
 
 cdef extern from "blocks.h" nogil:
+    int blocks_start()
     void *block_take(size_t size)
     void block_give(void *memory)
 

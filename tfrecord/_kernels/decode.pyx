@@ -35,6 +35,8 @@ try:
 except ImportError:  # NumPy 1
     from numpy.core._multiarray_umath import _ARRAY_API
 ndarray_start(_ARRAY_API)
+if blocks_start():
+    raise MemoryError
 
 cdef object _empty = numpy.empty
 cdef object _ndarray = numpy.ndarray
