@@ -96,6 +96,15 @@ def test_feature_lists_too(run: Run, tmp_path: Path) -> None:
         assert reader[:].context["n"].to_list() == [[], [3]]
 
 
+def test_lines_longer_than_what_is_decompressed_at_once(run: Run, tmp_path: Path) -> None:
+    texts = ["a" * 3_000_000, "", "b" * 2_000_000, "c"]
+    data = "\n".join(json.dumps({"x": text}) for text in texts)  # the last line has no line break
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(data.encode(), 1))
+    assert run("convert", tmp_path / "a.jsonl.gz", tmp_path / "a.tfrecord").code == 0
+    with TFRecordReader(tmp_path / "a.tfrecord") as reader:
+        assert [record["x"] for record in reader] == [text.encode() for text in texts]
+
+
 def test_pipes_and_gzip_are_read_twice_too(run: Run, tmp_path: Path) -> None:
     data = b'{"x": 1}\n{"x": 0.5}\n'
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(data))

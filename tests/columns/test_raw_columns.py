@@ -125,6 +125,15 @@ def test_steps_of_raw_arrays() -> None:
     assert caught.value.record == 1
 
 
+@pytest.mark.parametrize("spec", [VarLenFeature("int16"), RaggedFeature("int16"), "int"], ids=repr)
+def test_numbers_asked_of_bytes(spec: Any) -> None:
+    """The error advises what then works."""
+    rows = [record(np.arange(n, dtype=np.int16).tobytes()) for n in (2, 0)]
+    with pytest.raises(FeatureKindError, match=r"VarLenFeature\(dtype, raw=True\) if lengths differ"):
+        parse_example(rows, {"a": spec})
+    assert parse_example(rows, {"a": VarLenFeature("int16", raw=True)})["a"].to_list() == [[0, 1], []]
+
+
 def test_specs_are_values() -> None:
     assert repr(VarLenFeature("int16", raw=True)) == "VarLenFeature('int16', raw=True)"
     assert repr(POINTS) == "VarLenFeature('float32', raw=True, shape=(-1, 3))"

@@ -142,6 +142,17 @@ def test_maps_keep_few_descriptors(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert bytes(views[0]) == CONTENT[3:6]
 
 
+@pytest.mark.skipif(kernel is None, reason="the reference engine's maps are fewer; see below")
+def test_maps_are_fewer_than_the_system_allows(path: Path) -> None:
+    assert kernel is not None
+    kept = [open_data(path) for _ in range(kernel.MOST_MAPS + 5)]
+    mapped = sum(data.mapped for data in kept)
+    assert 0 < mapped <= kernel.MOST_MAPS
+    assert all(bytes(data.view(3, 3)) == CONTENT[3:6] for data in kept[-9:])
+    del kept
+    assert open_data(path).mapped
+
+
 @pytest.mark.skipif(kernel is not None, reason="the kernel's maps keep no descriptor")
 def test_maps_that_keep_a_descriptor_are_few(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # else maps of earlier tests may go meanwhile, and be counted off

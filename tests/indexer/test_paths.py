@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,9 @@ def test_folders_and_sets_behind_urls() -> None:
     for url in ("memory://paths-test/folder", "memory://paths-test/folder/"):
         found = ["a.tfrecord", "b.tfrecord", "t-00000-of-00002", "t-00001-of-00002"]
         assert [name.rsplit("/", 1)[1] for name in expand_paths(url)] == found
+    for nothing in ("memory://paths-test/fold", "memory://paths-test/none/", "memory://paths-test/folder/x*"):
+        with pytest.raises(FileNotFoundError, match=f"no data files at {re.escape(nothing)}"):
+            expand_paths(nothing)
     found = expand_paths("memory://paths-test/folder/t@*")
     assert [name.rsplit("/", 1)[1] for name in found] == ["t-00000-of-00002", "t-00001-of-00002"]
     assert expand_paths("memory://paths-test/folder/a.tfrecord") == ["memory://paths-test/folder/a.tfrecord"]

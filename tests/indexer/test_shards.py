@@ -92,3 +92,29 @@ def test_a_set_by_its_name_that_lacks_shards(tmp_path: Path) -> None:
     (tmp_path / "t-00001-of-00003").write_bytes(b"")
     with pytest.warns(UserWarning, match="1 of 3 shards; missing: 00000, 00002"):
         assert len(expand_shards(tmp_path / "t@3")) == 1
+
+
+def test_a_shard_above_the_total_is_named(tmp_path: Path) -> None:
+    for number in (0, 1, 5):
+        (tmp_path / f"t-{number:05d}-of-00002").write_bytes(b"")
+    with pytest.warns(UserWarning, match="2 of 2 shards; above the total: 5"):
+        assert len(expand_shards(tmp_path / "t@2")) == 3
+
+
+@pytest.mark.parametrize("name", ["", "/", "/t@3", "/t@*", "/t-*"])
+def test_missing_shards_behind_urls(name: str) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.pipe({f"/shards-test/t-{number:05d}-of-00003": b"" for number in (0, 2)})
+    with pytest.warns(
+        UserWarning, match=r"memory://shards-test/t-\*-of-00003: 2 of 3 shards; missing: 00001"
+    ):
+        assert len(expand_shards(f"memory://shards-test{name}")) == 2
+
+
+def test_a_part_of_a_complete_set_behind_urls() -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.pipe({f"/whole-shards-test/t-{number:05d}-of-00003": b"" for number in range(3)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(expand_shards("memory://whole-shards-test/t-0000[01]-*")) == 2
+        assert len(expand_shards("memory://whole-shards-test/t-00001-of-00003")) == 1

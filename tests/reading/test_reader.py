@@ -161,6 +161,13 @@ def test_it_pickles_without_handles(reader: TFRecordReader) -> None:
     assert ids(again) == list(range(20))
 
 
+def test_it_pickles_after_its_schema_was_read(reader: TFRecordReader) -> None:
+    schema = reader.schema
+    again = pickle.loads(pickle.dumps(reader))
+    assert again.schema == schema == pickle.loads(pickle.dumps(schema))
+    assert ids(again) == list(range(20))
+
+
 def test_views_outlive_the_reader(reader: TFRecordReader) -> None:
     views = [reader.raw(position) for position in range(20)]
     column = reader.read_raw(range(20))

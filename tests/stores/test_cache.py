@@ -124,6 +124,7 @@ def fill(server: RangeServer, folder: Path, limit: int, names: str) -> subproces
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX only")
 def test_200_kills_leave_no_half_object(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
     command = [sys.executable, Path(__file__).with_name("killing.py"), tmp_path, "200"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)

@@ -204,7 +204,10 @@ def _error(failure: tuple[int, int, str | None, int, int, int]) -> Any:
     if status == KIND_MISMATCH:
         made, reason = FeatureKindError, f"is of kind {KIND_NAMES[second]}, not {KIND_NAMES[first]}"
         if second == BYTES:
-            reason += "; FixedLenFeature(shape, dtype, raw=True) reads the bytes as an array"
+            reason += (
+                "; raw=True reads the bytes as an array: FixedLenFeature(shape, dtype, raw=True), or "
+                "VarLenFeature(dtype, raw=True) if lengths differ"
+            )
     elif status == KIND_CONFLICT:
         made, reason = (
             FeatureKindError,
