@@ -16,7 +16,7 @@ from .names import is_candidate, shard_name
 from .options import warn_caller
 from .paths import expand_paths
 from .sniffing import HEAD_SIZE
-from .stores import StoreOptions
+from .stores import StoreOptions, Url
 
 __all__ = ["ShardSet", "expand_shards", "shard_sets"]
 
@@ -82,20 +82,29 @@ def expand_shards(paths: Any, store: StoreOptions | None = None) -> list[str]:
     """`expand_paths`, with a `UserWarning` for each incomplete shard set found by a glob or in a folder, and
     for a folder that holds two sets or ignored files that look like data.
 
-    Files named one by one are taken as a deliberate choice. Shards behind URLs are not checked.
+    Files named one by one are taken as a deliberate choice.
     """
     if isinstance(paths, Iterator) and not hasattr(paths, "read"):
         paths = list(paths)
     found = expand_paths(paths, store=store)
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
-    given = {path_name(item) for item in items}
-    for group in shard_sets(path for path in found if path not in given and not is_url(path)):
-        if group.num_missing:
+    names = map(path_name, items)
+    given = {Url(name) if is_url(name) else name for name in names}  # without the signature of a URL
+    for group in shard_sets(path for path in found if path not in given):
+        if not group.complete and is_url(group.pattern):
+            group = _listed_set(group, store or getattr(found[0], "options", None))
+        if not group.complete:
             warn_caller(printable(str(group)))
     for folder in given:
         if os.path.isdir(folder):
             _warn_of_folder(folder, found)
     return found
+
+
+def _listed_set(group: ShardSet, store: StoreOptions | None) -> ShardSet:
+    """A set behind a URL, with the shards that the glob left out."""
+    beside = shard_sets(expand_paths(os.path.dirname(group.pattern), usual_only=True, store=store))
+    return next((other for other in beside if other.pattern == group.pattern), group)
 
 
 def _warn_of_folder(folder: str, found: list[str]) -> None:
