@@ -77,9 +77,13 @@ def digest(data: DataFile, index: RecordIndex) -> bytes | None:
         count, end = 0, 0
         with open_stream(data.reader(), index.compression) as stream:
             for chunk in iter_chunks(
-                stream, compression_type=index.compression, verify=VERIFY_LENGTHS, payloads=False
+                stream,
+                compression_type=index.compression,
+                verify=VERIFY_LENGTHS,
+                payloads=False,
+                checksums=True,
             ):
-                found.add(chunk.footer or footers(chunk.buffer, chunk.offsets, chunk.lengths))
+                found.add(chunk.checksums)
                 count += len(chunk.offsets)
                 end = chunk.base_offset + int(chunk.offsets[-1]) + int(chunk.lengths[-1]) + FRAME_OVERHEAD
         return found.value() if (count, end) == (len(index), index.stream_size) else None

@@ -82,12 +82,14 @@ class Scan(NamedTuple):
     ``offsets``: where the frames start, counted from the start of the buffer, uint64 ``(n,)``. ``lengths``:
     sizes of the payloads in bytes, uint64 ``(n,)``. ``end``: offset of the first frame that was not accepted
     (or not examined). ``reason``: why it was not accepted, or None if the scan ended where it was told to.
+    ``checksums``: the stored checksums of the payloads, 4 bytes each, if they were asked for.
     """
 
     offsets: UInt64Array
     lengths: UInt64Array
     end: int
     reason: str | None
+    checksums: bytes = b""
 
 
 def crc32c(data: Any, value: int = 0) -> int:
@@ -140,6 +142,7 @@ def scan(
     verify: int = VERIFY_ALL,
     final: bool = True,
     num_threads: int = 1,
+    checksums: bool = False,
 ) -> Scan:
     """Find and check the frames of ``buffer``, beginning at ``start``.
 
@@ -147,22 +150,29 @@ def scan(
     damaged frame (``reason`` says why; the frames before it are returned). With ``final=False`` more bytes
     may follow the buffer, so an incomplete frame at its end is not an error. ``num_threads`` share the
     payload checks; the result is the same as with one thread. The GIL is released while frames are checked.
+    ``checksums``: also return the stored checksums of the payloads.
     """
     size = memoryview(buffer).nbytes
     if not 0 <= start <= size:
         raise ValueError(f"start {start} is outside the buffer of {size} bytes")
     if (num_threads := check_threads(num_threads)) > 1 and verify >= VERIFY_ALL:
-        return _scan_in_threads(buffer, start, max_records, max_bytes, final, num_threads)
+        whole = _scan_in_threads(buffer, start, max_records, max_bytes, final, num_threads)
+        return whole._replace(checksums=footers(buffer, whole.offsets, whole.lengths)) if checksums else whole
     limit = size if max_bytes is None else min(size, start + max(max_bytes, 0))
     most = size if max_records is None else max(max_records, 0)
     most = min(most, (size - start) // FRAME_OVERHEAD + 1)
     step = _scan_reference if _kernel is None else _kernel.scan
-    offsets, lengths = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    offsets, lengths, stored = (np.empty(0, np.uint64) for _ in range(3))
     count, end, status = 0, start, 0
     capacity = min(most, _FIRST_CAPACITY)
     while count < most and end < limit and status == 0:
         offsets, lengths = _grown(offsets, count, capacity), _grown(lengths, count, capacity)
-        found, stopped, status = step(buffer, end, limit, offsets[count:], lengths[count:], verify, final)
+        if checksums:
+            stored = _grown(stored, count, capacity)
+        more = (stored[count:],) if checksums else ()
+        found, stopped, status = step(
+            buffer, end, limit, offsets[count:], lengths[count:], verify, final, *more
+        )
         if found == 0 and stopped == end:
             break
         count, end = count + found, stopped
@@ -170,7 +180,9 @@ def scan(
             break
         per_record = max(FRAME_OVERHEAD, (end - start) // count)
         capacity = min(most, max(count + (limit - end) // per_record * 17 // 16, 2 * count))
-    return Scan(offsets[:count], lengths[:count], end, _REASONS[status])
+    return Scan(
+        offsets[:count], lengths[:count], end, _REASONS[status], stored[:count].astype("<u4").tobytes()
+    )
 
 
 def _grown(array: UInt64Array, used: int, capacity: int) -> UInt64Array:
@@ -289,7 +301,14 @@ def footers(buffer: Any, offsets: UInt64Array, lengths: UInt64Array) -> bytes:
 
 
 def _scan_reference(
-    buffer: Any, at: int, limit: int, offsets: UInt64Array, lengths: UInt64Array, verify: int, final: bool
+    buffer: Any,
+    at: int,
+    limit: int,
+    offsets: UInt64Array,
+    lengths: UInt64Array,
+    verify: int,
+    final: bool,
+    checksums: UInt64Array | None = None,
 ) -> tuple[int, int, int]:
     view = memoryview(buffer).cast("B")
     count = 0
@@ -305,6 +324,8 @@ def _scan_reference(
         if status:
             return count, at, status
         offsets[count], lengths[count] = at, length
+        if checksums is not None:
+            (checksums[count],) = _UINT32.unpack_from(view, at + HEADER_SIZE + length)
         at += FRAME_OVERHEAD + length
         count += 1
     return count, at, 0

@@ -22,7 +22,6 @@ from .framing import (
     VERIFY_LENGTHS,
     UInt64Array,
     corrupt_error,
-    footers,
     frame_header,
     scan,
 )
@@ -160,11 +159,12 @@ def _pass(
         num_threads=num_threads,
         payloads=collector is not None,
         spill=True,
+        checksums=digest is not None,
     ):
         offsets = chunk.offsets + np.uint64(chunk.base_offset) if chunk.base_offset else chunk.offsets
         places.add(offsets, chunk.lengths)
         if digest is not None:
-            digest.add(chunk.footer or footers(chunk.buffer, chunk.offsets, chunk.lengths))
+            digest.add(chunk.checksums)
         if collector is not None:
             collector.update(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
         end = int(offsets[-1]) + FRAME_OVERHEAD + int(chunk.lengths[-1])

@@ -62,7 +62,7 @@ class Chunk(NamedTuple):
     ``buffer``: what holds them: the whole map of a mapped file, else fresh bytes that nothing else writes to.
     ``offsets``: where the frames start in ``buffer``, uint64. ``lengths``: sizes of the payloads in bytes,
     uint64. ``base_offset``: where ``buffer`` starts in the (decompressed) stream. ``first_record``: number of
-    the first record. ``footer``: the stored checksum of a record whose bytes were not kept, else None.
+    the first record. ``checksums``: the stored ones of the payloads, 4 bytes each, if they were asked for.
     """
 
     buffer: memoryview
@@ -70,7 +70,7 @@ class Chunk(NamedTuple):
     lengths: UInt64Array
     base_offset: int
     first_record: int
-    footer: bytes | None = None
+    checksums: bytes = b""
 
 
 OnDamage = Callable[[TFRecordError], object]
@@ -90,6 +90,7 @@ def iter_chunks(
     max_record_bytes: int | None = None,
     payloads: bool = True,
     spill: bool = False,
+    checksums: bool = False,
 ) -> Iterator[Chunk]:
     """The frames of a path, URL, file object, `DataFile` or `InputStream`, in stored order, chunk by chunk.
 
@@ -103,7 +104,7 @@ def iter_chunks(
     mapped data needs no limit). With ``payloads=False`` the chunk of such a record has an empty buffer: its
     bytes are checked as they pass, and not kept. ``spill``: a record of more than 64 MiB is kept in a
     temporary file instead of in memory; the buffer of its chunk is a map of it. ``start``: (offset, record)
-    of the frame to begin with; `ValueError` if the data ends before it.
+    of the frame to begin with; `ValueError` if the data ends before it. ``checksums``: the chunks have them.
     """
     name, num_threads = normalize_compression(compression_type), check_threads(num_threads)
     if (max_records is not None and max_records < 1) or min(start) < 0:
@@ -117,7 +118,7 @@ def iter_chunks(
         source = open_stream(source, name)
     try:
         walk = _Walk(source, verify, chunk_size, max_records, on_damage, num_threads)
-        walk.payloads, walk.spill = payloads, spill
+        walk.payloads, walk.spill, walk.checksums = payloads, spill, checksums
         walk.max_record_bytes = most_record_bytes() if max_record_bytes is None else max_record_bytes
         if isinstance(source, DataFile):
             if start[0] > source.size:
@@ -190,6 +191,7 @@ class _Walk:
         self.record = 0
         self.payloads = True
         self.spill = False
+        self.checksums = False
         self.max_record_bytes = 0
         self.read_again = -1  # the offset of the last frame that was
 
@@ -219,7 +221,7 @@ class _Walk:
                 return
             found = self.scan(buffer, at, self.chunk_size)
             if len(found.offsets):
-                yield Chunk(buffer, found.offsets, found.lengths, 0, self.record)
+                yield Chunk(buffer, found.offsets, found.lengths, 0, self.record, found.checksums)
                 self.record += len(found.offsets)
             at = found.end
             if found.reason is not None:
@@ -238,6 +240,7 @@ class _Walk:
             verify=self.verify,
             final=final,
             num_threads=self.num_threads,
+            checksums=self.checksums,
         )
 
     def read(self, stream: Any, start: tuple[int, int]) -> Iterator[Chunk]:
@@ -270,7 +273,7 @@ class _Walk:
             while at < len(buffer):
                 found = self.scan(buffer, at, None, final and failure is None)
                 if len(found.offsets):
-                    yield Chunk(buffer, found.offsets, found.lengths, base, self.record)
+                    yield Chunk(buffer, found.offsets, found.lengths, base, self.record, found.checksums)
                     self.record += len(found.offsets)
                 progress, at = found.end > at, found.end
                 if found.reason is not None:
@@ -355,19 +358,18 @@ class _Walk:
                     frame is not None and check_frame(frame, 0, length) is None
                 ):  # a store gave it wrongly before
                     whole = memoryview(frame if self.payloads else b"")
-                    footer = b"" if self.payloads else bytes(frame[-FOOTER_SIZE:])
-                    return self._chunk_of_one(whole, length, base, footer), None
+                    return self._chunk_of_one(whole, length, base, bytes(frame[-FOOTER_SIZE:])), None
                 failure = self.corrupt("bad_payload_crc", base, b"")
             if held is not None and failure is None:
                 held.flush()
                 buffer = memoryview(mmap_module.mmap(held.fileno(), 0, access=mmap_module.ACCESS_READ))
             else:
                 buffer = memoryview(b"")
-        return self._chunk_of_one(buffer, length, base, b"" if self.payloads else footer), failure
+        return self._chunk_of_one(buffer, length, base, footer), failure
 
     def _chunk_of_one(self, buffer: memoryview, length: int, base: int, footer: bytes) -> Chunk:
         places = np.array([0], np.uint64), np.array([length], np.uint64)
-        return Chunk(buffer, *places, base, self.record, footer or None)
+        return Chunk(buffer, *places, base, self.record, footer)
 
     def _too_long(self, length: int, base: int) -> CorruptRecordError:
         detail = f"{length} bytes, max_record_bytes is {self.max_record_bytes}"

@@ -19,6 +19,7 @@ def scan(
     lengths: npt.NDArray[np.uint64],
     verify: int,
     final: bool,
+    checksums: npt.NDArray[np.uint64] | None = None,
     *,
     path: int = -1,
 ) -> tuple[int, int, int]: ...

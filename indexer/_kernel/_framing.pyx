@@ -20,7 +20,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 cdef extern from "framing.h" nogil:
     ctypedef uint32_t (*frames_extend_fn)(uint32_t, const uint8_t *, size_t) noexcept nogil
     ctypedef int (*frames_scan_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int, int, uint64_t *, uint64_t *,
-                                   uint64_t, uint64_t *, uint64_t *) noexcept nogil
+                                   uint64_t *, uint64_t, uint64_t *, uint64_t *) noexcept nogil
     ctypedef int (*frames_check_one_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int) noexcept nogil
     ctypedef int (*frames_check_fn)(const uint8_t *, uint64_t, const uint64_t *, const uint64_t *, uint64_t, int,
                                     uint64_t *) noexcept nogil
@@ -81,14 +81,17 @@ def crc32c(data, uint32_t value=0, *, int path=-1):
 
 
 def scan(buffer, uint64_t start, uint64_t limit, uint64_t[::1] offsets, uint64_t[::1] lengths, int verify,
-         bint final, *, int path=-1):
+         bint final, uint64_t[::1] checksums=None, *, int path=-1):
     """Fill the arrays with the frames that begin at `start`; (count, end, status)."""
     cdef const frames_path *way = _choose(path)
     cdef Py_buffer view
     cdef uint64_t count = 0, end = start, capacity = <uint64_t>offsets.shape[0]
     cdef int status = 0
-    if lengths.shape[0] != offsets.shape[0]:
+    cdef uint64_t *stored = NULL
+    if lengths.shape[0] != offsets.shape[0] or (checksums is not None and checksums.shape[0] != offsets.shape[0]):
         raise ValueError("offsets and lengths differ in size")
+    if checksums is not None and capacity > 0:
+        stored = &checksums[0]
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         if start > <uint64_t>view.len:
@@ -97,7 +100,7 @@ def scan(buffer, uint64_t start, uint64_t limit, uint64_t[::1] offsets, uint64_t
         if capacity > 0 and start < limit:
             with nogil:
                 status = way.scan(<const uint8_t *>view.buf, view.len, start, limit, verify, final, &offsets[0],
-                                  &lengths[0], capacity, &count, &end)
+                                  &lengths[0], stored, capacity, &count, &end)
     finally:
         PyBuffer_Release(&view)
     return count, end, status

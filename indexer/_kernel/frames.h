@@ -10,10 +10,11 @@ FRAMES_TARGET static uint32_t FRAMES(extend)(uint32_t crc, const uint8_t *p, siz
     return FRAMES_CRC(crc, p, n);
 }
 
-/* Frames from `start` on, until one is invalid, `capacity` are found, or `limit` is reached. */
+/* Frames from `start` on, until one is invalid, `capacity` are found, or `limit` is reached. `checksums`: the stored
+ * ones of the payloads are wanted too, unless it is NULL; those that were checked are not read again. */
 FRAMES_TARGET static int FRAMES(scan)(const uint8_t *data, uint64_t size, uint64_t start, uint64_t limit, int verify,
-                                      int final, uint64_t *offsets, uint64_t *lengths, uint64_t capacity,
-                                      uint64_t *count, uint64_t *end) {
+                                      int final, uint64_t *offsets, uint64_t *lengths, uint64_t *checksums,
+                                      uint64_t capacity, uint64_t *count, uint64_t *end) {
     uint64_t at = start, found = 0;
     int status = FRAME_OK;
     while (found < capacity && at < limit) {
@@ -32,10 +33,13 @@ FRAMES_TARGET static int FRAMES(scan)(const uint8_t *data, uint64_t size, uint64
             status = final ? FRAME_CUT : FRAME_OK;
             break;
         }
-        if (verify >= VERIFY_ALL && crc_mask(FRAMES_CRC(0, frame + FRAME_HEADER, (size_t)length)) !=
-                                        load_le32(frame + FRAME_HEADER + length)) {
-            status = FRAME_BAD_PAYLOAD;
-            break;
+        if (verify >= VERIFY_ALL || checksums) {
+            uint32_t stored = load_le32(frame + FRAME_HEADER + length);
+            if (verify >= VERIFY_ALL && crc_mask(FRAMES_CRC(0, frame + FRAME_HEADER, (size_t)length)) != stored) {
+                status = FRAME_BAD_PAYLOAD;
+                break;
+            }
+            if (checksums) checksums[found] = stored;
         }
 #if defined(__GNUC__)
         /* A header scan of short records waits for memory at each one, and is slower than reading everything. */

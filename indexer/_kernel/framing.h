@@ -48,8 +48,8 @@ enum {
 #endif
 
 typedef uint32_t (*frames_extend_fn)(uint32_t, const uint8_t *, size_t);
-typedef int (*frames_scan_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int, int, uint64_t *, uint64_t *, uint64_t,
-                              uint64_t *, uint64_t *);
+typedef int (*frames_scan_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int, int, uint64_t *, uint64_t *,
+                              uint64_t *, uint64_t, uint64_t *, uint64_t *);
 typedef int (*frames_check_one_fn)(const uint8_t *, uint64_t, uint64_t, uint64_t, int);
 typedef int (*frames_check_fn)(const uint8_t *, uint64_t, const uint64_t *, const uint64_t *, uint64_t, int,
                                uint64_t *);

@@ -60,7 +60,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t made[1024], *frames, mode;
-    uint64_t offsets[2][MOST], lengths[2][MOST], count[2], end[2], place[2];
+    uint64_t offsets[2][MOST], lengths[2][MOST], checksums[2][MOST], count[2], end[2], place[2];
     size_t length;
     int status[2], best, verify;
     if (!size) return 0;
@@ -76,9 +76,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const frames_path *paths = &frames_paths[path];
         uint64_t capacity = mode & 32 ? 2 : MOST;
         REQUIRE(paths->extend(mode, frames, length) == frames_paths[0].extend(mode, frames, length));
-        status[way] = paths->scan(frames, length, 0, length, verify, mode & 16, offsets[way], lengths[way], capacity,
-                                  &count[way], &end[way]);
+        status[way] = paths->scan(frames, length, 0, length, verify, mode & 16, offsets[way], lengths[way],
+                                  checksums[way], capacity, &count[way], &end[way]);
         REQUIRE(count[way] <= capacity && end[way] <= length);
+        for (uint64_t i = 0; i < count[way]; i++)
+            REQUIRE(checksums[way][i] == load_le32(frames + offsets[way][i] + FRAME_HEADER + lengths[way][i]));
         for (uint64_t i = 0; mode & 128 && i < count[way]; i++) lengths[way][i] += mode & 64 ? 1 : ~(uint64_t)0 << 40;
         place[way] = 0;
         status[way] |= paths->check(frames, length, offsets[way], lengths[way], count[way], verify, &place[way]) << 8;

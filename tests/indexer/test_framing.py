@@ -18,6 +18,7 @@ from indexer.framing import (
     check_frame,
     check_frames,
     corrupt_error,
+    frame_footer,
     frame_record,
     scan,
     slices,
@@ -69,6 +70,15 @@ def test_scan_finds_all() -> None:
     assert found.lengths.tolist() == [len(payload) for payload in PAYLOADS]
     assert (found.end, found.reason) == (len(DATA), None)
     assert found.offsets.dtype == found.lengths.dtype == np.uint64
+
+
+@pytest.mark.parametrize("verify", [VERIFY_NONE, VERIFY_LENGTHS, VERIFY_ALL])
+def test_scan_gives_stored_checksums(verify: int) -> None:
+    payloads = [b"x" * size for size in range(6000)]  # more than one call of the kernel
+    data = b"".join(map(frame_record, payloads))
+    found = scan(data, verify=verify, checksums=True)
+    assert found.checksums == b"".join(map(frame_footer, payloads))
+    assert scan(data, verify=verify).checksums == b""
 
 
 def test_scan_of_nothing() -> None:
@@ -150,9 +160,10 @@ def test_threads_give_the_result_of_one(num_threads: int) -> None:
         broken = bytearray(data)
         for record in damage:
             broken[offsets[record] + 12 + len(payloads[record])] ^= 1
-        one, many = scan(broken), scan(broken, num_threads=num_threads)
+        one = scan(broken, checksums=True)
+        many = scan(broken, num_threads=num_threads, checksums=True)
         assert one.offsets.tolist() == many.offsets.tolist()
-        assert (one.end, one.reason) == (many.end, many.reason)
+        assert (one.end, one.reason, one.checksums) == (many.end, many.reason, many.checksums)
     data[offsets[100]] ^= 1  # a length
     data[offsets[50] + 12 + len(payloads[50])] ^= 1
     one, many = scan(data), scan(data, num_threads=num_threads)
@@ -207,11 +218,12 @@ def test_slices_are_read_only_views() -> None:
 
 
 @needs_kernel
-@pytest.mark.parametrize("call", ["scan", "check_frames", "slices", "parse_text"])
+@pytest.mark.parametrize("call", ["scan", "checksums", "check_frames", "slices", "parse_text"])
 def test_the_kernel_refuses_arrays_of_two_sizes(call: str) -> None:
     two, one = np.zeros(2, np.uint64), np.zeros(1, np.uint64)
     calls: dict[str, Callable[[], Any]] = {
         "scan": lambda: kernel.scan(DATA, 0, 9, two, one, 2, True),  # type: ignore[union-attr]
+        "checksums": lambda: kernel.scan(DATA, 0, 9, two, two, 2, True, one),  # type: ignore[union-attr]
         "check_frames": lambda: kernel.check_frames(DATA, two, one, 2),  # type: ignore[union-attr]
         "slices": lambda: kernel.slices(DATA, two, one),  # type: ignore[union-attr]
         "parse_text": lambda: kernel.parse_text(b"", two, one),  # type: ignore[union-attr]

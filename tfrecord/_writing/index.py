@@ -88,8 +88,10 @@ class WrittenIndex:
         self._lengths: list[int] = []
         self._size = 0
         if len(lengths):
-            for chunk in streams.iter_chunks(self._path, compression_type=compression, verify=VERIFY_LENGTHS):
-                self._checksums += footers(chunk.buffer, chunk.offsets, chunk.lengths)
+            for chunk in streams.iter_chunks(
+                self._path, compression_type=compression, verify=VERIFY_LENGTHS, checksums=True
+            ):
+                self._checksums += chunk.checksums
                 self._collect(chunk.buffer, chunk.offsets + np.uint64(HEADER_SIZE), chunk.lengths)
 
     def _new_collector(self) -> SchemaCollector:
