@@ -22,6 +22,7 @@ from tfrecord._cli.common import (
 from tfrecord._cli.conversion.formats import (
     FORMATS,
     Source,
+    check_compression,
     check_text,
     format_of,
     output_format,
@@ -91,6 +92,7 @@ def convert(
     inputs, output = _expanded(paths[:-1], source_form), paths[-1]
     form = target_form or output_format(output)
     check_text(form, text)
+    check_compression(form, output)
     problems = Problems(on_error)
     source = Source(
         inputs,

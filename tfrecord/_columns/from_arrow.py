@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,16 @@ _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 def columns_of(batch: Any) -> dict[str, tuple[Any, BoolArray]]:
     """The columns of a RecordBatch by name, and which rows of each are present."""
-    names = batch.schema.names
+    arrays = named_arrays(batch.schema.names, batch.columns)
+    return {name: column_of(array, name) for name, array in arrays.items()}
+
+
+def named_arrays(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:
+    """Arrays by name. ValueError if two have the same."""
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"two columns have the name {twice!r}, among {names}")
-    return {name: column_of(array, name) for name, array in zip(names, batch.columns, strict=True)}
+    return dict(zip(names, arrays, strict=True))
 
 
 def column_of(array: Any, name: str) -> tuple[Any, BoolArray]:

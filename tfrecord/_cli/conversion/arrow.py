@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,17 @@ import numpy as np
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from indexer.outputs import Outputs
-from tfrecord._cli.conversion.layout import REST, Field, Layout, columns_of
+from tfrecord._cli.conversion.layout import REST, ColumnKinds, Field, Layout, columns_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
-from tfrecord._columns.from_arrow import column_of
+from tfrecord._columns.from_arrow import column_of, named_arrays
 from tfrecord._columns.tables import TableOptions
+from tfrecord._kernels.record_type import RECORD_TYPES
 from tfrecord._optional import optional
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 from tfrecord.writer import TFRecordWriter
 
 RECORD = "record"
+_PARTS = ("context", "feature_lists")
 _METADATA = b"tfrecord"
 _ROWS_READ = 4096
 # A row group, or an Arrow batch, is written when it reaches this size.
@@ -72,7 +75,7 @@ class ArrowSink:
         elif layout.record_type == "sequence_example":
             context = [pa.field(key, self._type(key, found)) for key, found in layout.context.items()]
             lists = [pa.field(key, pa.list_(self._item(key, found))) for key, found in layout.lists.items()]
-            parts = (("context", context), ("feature_lists", lists))
+            parts = zip(_PARTS, (context, lists), strict=True)
             fields = [pa.field(name, pa.struct(part), nullable=False) for name, part in parts if part]
         else:
             fields = [pa.field(key, self._type(key, found)) for key, found in layout.context.items()]
@@ -103,7 +106,7 @@ class ArrowSink:
         else:
             decoded, rest = columns_of(payloads, layout)
             if isinstance(decoded, SequenceBatch):
-                for name, part in (("context", decoded.context), ("feature_lists", decoded.feature_lists)):
+                for name, part in zip(_PARTS, (decoded.context, decoded.feature_lists), strict=True):
                     if name in self._schema.names:
                         kind = self._schema.field(name).type
                         children = [self._array(part, kind.field(i)) for i in range(kind.num_fields)]
@@ -147,7 +150,7 @@ class ArrowSink:
         self._writer.close()
 
 
-def read_arrow(path: str, form: str, round_floats: bool = False) -> Iterator[Batch]:
+def read_arrow(path: str, form: str, kinds: ColumnKinds, round_floats: bool = False) -> Iterator[Batch]:
     """The rows of a Parquet or Arrow IPC file as records.
 
     Raises TFRecordError, with the column, for values that no feature can hold.
@@ -155,9 +158,8 @@ def read_arrow(path: str, form: str, round_floats: bool = False) -> Iterator[Bat
     pa = optional("pyarrow")
     first = 0
     for table in _tables(path, form, pa):
-        metadata = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
         try:
-            frames = _frames(table, metadata.get("record_type", "example"), round_floats)
+            frames = _frames(table, partial(kinds.check, path), round_floats)
         except (TypeError, ValueError) as error:
             raise TFRecordError(f"{path}: rows from {first} on: {error}") from None
         yield batch_of_frames(path, first, frames)
@@ -187,25 +189,46 @@ def _tables(path: str, form: str, pa: Any) -> Iterator[Any]:
         raise TFRecordError(f"{path}: not a valid {form} file: {' '.join(str(error).split())}") from None
 
 
-def _frames(table: Any, record_type: str, round_floats: bool) -> bytes:
-    """The frames of a RecordBatch's rows."""
+def _frames(table: Any, check: Callable[[str, Any], None], round_floats: bool) -> bytes:
+    """The frames of a RecordBatch's rows; `check` gets the name and the values of each column."""
+    arrays, record_type = named_arrays(table.schema.names, table.columns), _record_type(table.schema)
+    rest = arrays.pop(REST).to_pylist() if REST in arrays else None
+
+    def batch_of(arrays: dict[str, Any], prefix: str = "") -> ColumnBatch:
+        columns, present = {}, {}
+        for name, array in arrays.items():
+            column, present[name] = column_of(array, name)
+            columns[name] = _narrowed(name, column, round_floats)
+            check(prefix + name, column)
+        return ColumnBatch(columns, present, table.num_rows)
+
     if record_type == "bytes":
-        column, _ = column_of(table.column(RECORD), RECORD)
+        column = column_of(arrays[RECORD], RECORD)[0] if RECORD in arrays else None
+        if not isinstance(column, BytesColumn):
+            raise ValueError(f"records of bytes need a binary column {RECORD!r}")
         return b"".join(frame_record(column.view(i)) for i in range(len(column)))
-    if record_type == "sequence_example":
-        parts = {}
-        for name in ("context", "feature_lists"):
-            held = table.column(name) if name in table.schema.names else None
-            children = zip(held.type, held.flatten(), strict=True) if held is not None else ()
-            parts[name] = _batch(
-                [(child.name, array) for child, array in children], table.num_rows, round_floats
-            )
-        batch: Any = SequenceBatch(parts["context"], parts["feature_lists"])
-    else:
-        pairs = [(name, table.column(name)) for name in table.schema.names if name != REST]
-        batch = _batch(pairs, table.num_rows, round_floats)
-    rest = table.column(REST).to_pylist() if REST in table.schema.names else None
-    return encode_rows(batch, rest)
+    if record_type == "example":
+        return encode_rows(batch_of(arrays), rest)
+    parts = [batch_of(_children(arrays, name), f"{name}.") for name in _PARTS]
+    return encode_rows(SequenceBatch(*parts), rest)
+
+
+def _record_type(schema: Any) -> str:
+    """The record type that a file's metadata give; ValueError if they give no valid one."""
+    metadata = json.loads((schema.metadata or {}).get(_METADATA, b"{}"))
+    found = metadata.get("record_type", "example") if isinstance(metadata, dict) else None
+    if found not in RECORD_TYPES[1:]:
+        raise ValueError("the file's metadata 'tfrecord' give no valid record type")
+    return str(found)
+
+
+def _children(arrays: dict[str, Any], name: str) -> dict[str, Any]:
+    """The columns of a struct column; none if there is no such column."""
+    if name not in arrays:
+        return {}
+    if not optional("pyarrow").types.is_struct(arrays[name].type):
+        raise ValueError(f"SequenceExamples need a struct column {name!r}, not {arrays[name].type}")
+    return named_arrays([child.name for child in arrays[name].type], arrays[name].flatten())
 
 
 def encode_rows(batch: Any, rest: list[bytes | None] | None) -> bytes:
@@ -219,14 +242,6 @@ def encode_rows(batch: Any, rest: list[bytes | None] | None) -> bytes:
         return frames
     payloads = batch_of_frames("", 0, frames).payloads
     return b"".join(frame_record(payloads[i] + (rest[i] or b"")) for i in range(len(payloads)))
-
-
-def _batch(pairs: list[tuple[str, Any]], num_rows: int, round_floats: bool) -> ColumnBatch:
-    columns, present = {}, {}
-    for name, array in pairs:
-        column, valid = column_of(array, name)
-        columns[name], present[name] = _narrowed(name, column, round_floats), valid
-    return ColumnBatch(columns, present, num_rows)
 
 
 def _narrowed(name: str, column: Any, round_floats: bool) -> Any:

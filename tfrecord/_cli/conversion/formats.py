@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -19,8 +20,9 @@ from indexer.options import near_matches
 from indexer.outputs import STREAM, Outputs, is_special
 from indexer.stores import Url, open_store
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
-from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, read_json, read_tar
-from tfrecord._cli.conversion.layout import Layout, survey
+from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, note_json, read_json, read_tar
+from tfrecord._cli.conversion.json_kinds import JsonKinds
+from tfrecord._cli.conversion.layout import ColumnKinds, Layout, survey
 from tfrecord._cli.conversion.npz import NpzSink, read_npz
 from tfrecord._cli.problems import Problems
 from tfrecord._kernels.record_type import RecordType
@@ -44,8 +46,7 @@ SURVEYED = ("parquet", "arrow", "npz")
 
 def format_of(path: str) -> str:
     """The format given by a path's suffix; anything unknown is TFRecord."""
-    stem, kind = split_compression(path)
-    name = (stem if kind == "gzip" else path).lower()
+    name = split_compression(path)[0].lower()
     return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "tfrecord")
 
 
@@ -88,6 +89,8 @@ class Source:
         self._record_type, self._problems = record_type, problems
         self._settled: RecordType | None = None
         self._form, self._compression, self._round = form, compression, round_floats
+        self._json_kinds: JsonKinds | None = None
+        self._column_kinds = ColumnKinds()
         self._spools: dict[str, Any] = {}
         self.once = False
 
@@ -96,7 +99,7 @@ class Source:
             batches_of = self._read(path, verify=None)
             if self._problems is None:
                 yield from batches_of
-            elif (self._form or format_of(path)) == "tfrecord":
+            elif self._form_of(path) == "tfrecord":
                 yield from checked(batches_of, self._record_type, self._problems.invalid, self._settle)
             else:  # records of other formats are built here
                 for found, batch in settle_batches(batches_of, self._record_type, self._settle):
@@ -116,30 +119,46 @@ class Source:
             )
         return found
 
+    def _form_of(self, path: str) -> str:
+        return self._form or format_of(path)
+
     def _read(self, path: str, verify: int | None) -> Iterator[Batch]:
-        form = self._form or format_of(path)
-        place: Any = path
-        if path == STREAM and not (self.once and form == "tfrecord") or is_url(path) and form != "tfrecord":
-            place = self._spooled(path)
-        try:
-            for batch in self._read_place(place, form, verify):
-                yield batch._replace(path=path) if is_url(path) else batch
-        except TFRecordError as error:
-            if not is_url(path) or place is path:
-                raise
-            raise TFRecordError(str(error).replace(place, path)) from None
+        place = self._place(path)
+        with _errors_of(path, place):
+            for batch in self._read_place(place, self._form_of(path), verify):
+                yield batch if place is path else batch._replace(path=path)
 
     def _read_place(self, place: Any, form: str, verify: int | None) -> Iterator[Batch]:
         if form == "tfrecord":
             options: dict[str, Any] = {} if verify is None else {"verify": verify}
             return batches([place], compression=self._compression, **options)
         if form == "jsonl":
-            return read_json(place, self._round)
+            return read_json(place, self._kinds_of_json())
         if form == "npz":
-            return read_npz(place)
+            return read_npz(place, self._column_kinds)
         if form == "tar":
             return read_tar(place)
-        return read_arrow(place, form, self._round)
+        return read_arrow(place, form, self._column_kinds, self._round)
+
+    def _kinds_of_json(self) -> JsonKinds:
+        """The kinds of all JSON lines, which are read once for that: a feature has one kind in all files."""
+        if self._json_kinds is None:
+            kinds = JsonKinds(self._round)
+            for path in self.paths:
+                if self._form_of(path) == "jsonl":
+                    place = self._place(path)
+                    with _errors_of(path, place):
+                        note_json(place, kinds, path)
+            self._json_kinds = kinds
+        return self._json_kinds
+
+    def _place(self, path: str) -> str:
+        """The file to read: the one given, or a temporary one with the same bytes."""
+        form = self._form_of(path)
+        spools = (
+            not (self.once and form == "tfrecord") if path == STREAM else is_url(path) and form != "tfrecord"
+        )
+        return self._spooled(path) if spools else path
 
     def _spooled(self, path: str) -> str:
         """The name of a temporary file with the same bytes."""
@@ -164,6 +183,17 @@ class Source:
         if self._problems is not None:
             return sum(len(batch.payloads) for batch in self)
         return sum(len(batch.payloads) for path in self.paths for batch in self._read(path, VERIFY_LENGTHS))
+
+
+@contextmanager
+def _errors_of(path: str, place: str) -> Iterator[None]:
+    """Name the file that the user gave in errors about the temporary file that holds its bytes."""
+    try:
+        yield
+    except TFRecordError as error:
+        if place is path:
+            raise
+        raise TFRecordError(str(error).replace(place, path)) from None
 
 
 class FrameSink:
@@ -284,6 +314,13 @@ class Target:
 def balanced(count: int, shards: int) -> list[int]:
     """The sizes of the shards, equal to within one record."""
     return [count // shards + (i < count % shards) for i in range(shards)]
+
+
+def check_compression(form: str, path: str) -> None:
+    """Check that the name of the output promises no compression that its format does not have."""
+    stem = split_compression(path)[0]
+    if stem != path and form not in ("tfrecord", "jsonl"):
+        raise click.UsageError(f"{path}: {form} files are not compressed as a whole: write {stem}")
 
 
 def check_text(form: str, text: list[str] | None) -> None:

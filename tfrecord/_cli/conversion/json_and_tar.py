@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import io
 import json
 import math
@@ -18,11 +17,12 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
+from indexer.compressors import Compressor
 from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from indexer.names import split_compression
 from indexer.outputs import Outputs
-from indexer.streams import detect, open_stream
+from indexer.streams import most_record_bytes, open_stream
 from tfrecord._cli.conversion.json_kinds import JsonKinds, is_tagged
 from tfrecord._cli.conversion.layout import Layout, build_message, exact_record
 from tfrecord._cli.describe import feature_json, kind_of
@@ -31,6 +31,7 @@ from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 
 _BATCH_BYTES = 4 << 20
+_READ_SIZE = 1 << 20
 _JSON = "tfrecord.json"
 _PERHAPS_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{300}")
 _RAW = "tfrecord.raw"
@@ -72,13 +73,17 @@ def record_of_json(document: Any, kinds: JsonKinds) -> bytes:
 
 
 def _parts(document: Any) -> bytes | tuple[dict[str, Any], dict[str, Any] | None]:
-    """A whole record of bytes, or the features and the feature lists (None: an Example) of a document."""
+    """A whole record of bytes, or `_features_of` the document."""
+    raw: Any = document.get("record") if isinstance(document, dict) and len(document) == 1 else None
+    if is_tagged(raw, ("base64",)) and isinstance(raw["base64"], str):  # a list is of a feature of this name
+        return base64.b64decode(raw["base64"], validate=True)
+    return _features_of(document)
+
+
+def _features_of(document: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The features and the feature lists (None: an Example) of a document."""
     if not isinstance(document, dict):
         raise ValueError("a record is a JSON object")
-    if set(document) == {"record"} and is_tagged(document["record"], ("base64",)):
-        raw = document["record"]["base64"]
-        if isinstance(raw, str):  # for a feature with this name it would be a list
-            return base64.b64decode(raw, validate=True)
     if _is_sequence(document):
         return document["context"], document["feature_lists"]
     if set(document) == {_EXAMPLE} and isinstance(document[_EXAMPLE], dict):
@@ -149,34 +154,41 @@ class JsonSink:
 
     def __init__(self, outputs: Outputs, path: str, layout: Layout) -> None:
         self._layout = layout
-        self._file: Any = outputs.open(path)
-        self._packer: Any = None
-        if split_compression(path)[1] == "gzip":
-            self._packer = outputs.keep(gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0))
+        self._file = outputs.open(path)
+        kind = split_compression(path)[1]
+        self._packer = Compressor(kind) if kind else None
 
     def write(self, payloads: BytesColumn) -> None:
         lines = [
             json.dumps(record_json(payloads.view(row), self._layout.record_type), ensure_ascii=False) + "\n"
             for row in range(len(payloads))
         ]
-        (self._packer or self._file).write("".join(lines).encode("utf-8", "surrogatepass"))
+        data = "".join(lines).encode("utf-8", "surrogatepass")
+        self._file.write(data if self._packer is None else self._packer.compress(data))
 
     def close(self) -> None:
         if self._packer is not None:
-            self._packer.close()
+            self._file.write(self._packer.finish())
 
 
-def read_json(path: str, round_floats: bool = False) -> Iterator[Batch]:
-    """The records of a JSON lines file (gzip too). It is read twice, because its kinds depend on all lines.
+def note_json(path: str, kinds: JsonKinds, name: str) -> None:
+    """Note the kinds of a JSON lines file, which the user knows as `name`, before `read_json` makes records
+    of it.
 
     Raises TFRecordError, with the line, for a line that is not a record.
     """
-    kinds = JsonKinds(round_floats)
     for number, document in _documents(path):
         with _named(path, number):
             parts = _parts(document)
             if not isinstance(parts, bytes):
-                kinds.note(parts[0], parts[1] or {}, number)
+                kinds.note(parts[0], parts[1] or {}, f"line {number} of {name}")
+
+
+def read_json(path: str, kinds: JsonKinds) -> Iterator[Batch]:
+    """The records of a JSON lines file, plain or compressed; `kinds` has noted all of its lines.
+
+    Raises TFRecordError, with the line, for a line that is not a record.
+    """
     made: list[bytes] = []
     size = first = 0
     for number, document in _documents(path):
@@ -205,9 +217,15 @@ def _documents(path: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
             with _named(path, number):
-                huge = _finite if _PERHAPS_HUGE.search(line) else None
-                document = json.loads(line, object_pairs_hook=_without_repeats, parse_float=huge)
+                document = _document(line)
             yield number, document
+
+
+def _document(text: bytes) -> Any:
+    """A JSON document. ValueError for what Python's reader takes and changes: two values of one name, and
+    numbers beyond its range."""
+    huge = _finite if _PERHAPS_HUGE.search(text) else None
+    return json.loads(text, object_pairs_hook=_without_repeats, parse_float=huge)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -228,15 +246,21 @@ def _finite(text: str) -> float:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        if detect(file.peek(512)[:512]) != "gzip":
-            yield from file
-            return
-        stream, rest = open_stream(file, "gzip"), b""
-        while piece := stream.read_some(1 << 20):
-            *lines, rest = (rest + bytes(piece)).split(b"\n")
-            yield from lines
-        yield rest
+    """The lines of a file, plain or compressed; the last one may be empty."""
+    most = most_record_bytes()
+    with open_stream(path) as stream:
+        parts: list[bytes] = []
+        size = number = 0
+        while piece := stream.read_some(_READ_SIZE):
+            end, *lines = bytes(piece).split(b"\n")
+            parts.append(end)
+            size += len(end)
+            for line in lines:
+                yield b"".join(parts)
+                parts, size, number = [line], len(line), number + 1
+            if size > most:
+                raise TFRecordError(f"{path}: line {number + 1} is longer than {most:,} bytes")
+        yield b"".join(parts)
 
 
 # WebDataset: files whose names are equal up to the first dot are one sample. A single byte string is its own
@@ -296,10 +320,11 @@ def read_tar(path: str) -> Iterator[Batch]:
     """
     made: list[bytes] = []
     size = first = 0
+    kinds = JsonKinds()
     try:
         for name, sample in _samples(path):
             try:
-                made.append(frame_record(_record_of_sample(sample)))
+                made.append(frame_record(_record_of_sample(name, sample, kinds)))
             except (ValueError, TypeError, RecursionError) as error:
                 raise TFRecordError(f"{path}: sample {name!r}: {error}") from None
             size += len(made[-1])
@@ -334,27 +359,23 @@ def _samples(path: str) -> Iterator[tuple[str, dict[str, bytes]]]:
         yield current, sample
 
 
-def _record_of_sample(sample: dict[str, bytes]) -> bytes:
+def _record_of_sample(key: str, sample: dict[str, bytes], kinds: JsonKinds) -> bytes:
     if _RAW in sample:
+        if len(sample) > 1:
+            raise ValueError(f"a record of bytes, {_RAW}, has other files beside it")
         return sample[_RAW]
     own = _JSON in sample
-    document = json.loads(sample.pop(_JSON)) if own else {}
-    if not isinstance(document, dict):
-        raise ValueError("a record is a JSON object")
-    lists = None
-    if _is_sequence(document):
-        lists, document = document["feature_lists"], document["context"]
-    elif set(document) == {_EXAMPLE} and isinstance(document[_EXAMPLE], dict):
-        document = document[_EXAMPLE]
+    document, lists = _features_of(_document(sample.pop(_JSON))) if own else ({}, None)
     for rest, data in sample.items():
         name = unquote(rest.rpartition(".")[0] if "." in rest else rest) if own else rest
+        if name in document:
+            raise ValueError(f"feature {name!r} has two values; one is the file {rest!r}")
         if not own and rest == "cls":
             document[name] = {"int64": [int(data)]}
         else:
             document[name] = {"base64": [base64.b64encode(data).decode()]}
-    kinds = JsonKinds()
-    kinds.note(document, lists or {})
+    kinds.note_for_good(document, lists or {}, f"sample {key!r}")
     return _message(document, lists, kinds)
 
 
-__all__ = ["JsonSink", "TarSink", "read_json", "read_tar", "record_json", "record_of_json"]
+__all__ = ["JsonSink", "TarSink", "note_json", "read_json", "read_tar", "record_json", "record_of_json"]

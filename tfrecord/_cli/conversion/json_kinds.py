@@ -1,4 +1,4 @@
-"""Kinds for JSON lines that do not give them: one kind per feature, decided from the whole file.
+"""Kinds for JSON that does not give them: one kind per feature, decided from all documents of all files.
 
 JSON has one type of number, so a feature with fractions in any line is a float in all of them. An explicit
 kind (`{"int64": [1]}`) is kept.
@@ -28,36 +28,54 @@ class JsonKinds:
 
     def __init__(self, round_floats: bool = False) -> None:
         self.round_floats = round_floats
-        # For a feature, or a feature list, the line where each of "text", "int64" and "float" was first seen.
-        self._lines: dict[tuple[bool, str], dict[str, int]] = {}
+        # For a feature, or a feature list, the first place of each of "text", "int64" and "float".
+        self._places: dict[tuple[bool, str], dict[str, str]] = {}
 
-    def note(self, context: dict[str, Any], lists: dict[str, Any], line: int = 1) -> None:
-        """Note the features of one line. Raises ValueError for values that no feature can hold."""
+    def note(self, context: dict[str, Any], lists: dict[str, Any], place: str) -> None:
+        """Note the features of one document. Raises ValueError for values that no feature can hold.
+
+        `place` says in an error where the document is: ``line 3 of a.jsonl``.
+        """
         for key, value in context.items():
-            self._note(False, key, value, line)
+            self._note(False, key, value, place)
         for key, steps in lists.items():
             for step in steps if isinstance(steps, list) else ():
-                self._note(True, key, step, line)
+                self._note(True, key, step, place)
 
-    def _note(self, in_list: bool, key: str, value: Any, line: int) -> None:
-        seen = self._lines.setdefault((in_list, key), {})
+    def note_for_good(self, context: dict[str, Any], lists: dict[str, Any], place: str) -> None:
+        """`note` for documents of which each becomes a record before the next is seen.
+
+        Raises ValueError for fractions in a feature whose numbers were integers until now.
+        """
+        features = [*((False, key) for key in context), *((True, key) for key in lists)]
+        integers = [feature for feature in features if self.kind_of(*feature) == "int64"]
+        self.note(context, lists, place)
+        for in_list, key in integers:
+            if self.kind_of(in_list, key) != "int64":
+                there = self._places[in_list, key]["int64"]
+                raise ValueError(
+                    f"feature {key!r}: a fraction here, but an integer in {there}; give the kind of both: "
+                    '{"float": [1]}'
+                )
+
+    def _note(self, in_list: bool, key: str, value: Any, place: str) -> None:
+        seen = self._places.setdefault((in_list, key), {})
         if is_tagged(value):
             if "float" in value:
-                seen.setdefault("float", line)
+                seen.setdefault("float", place)
             return
         for kind in _kinds(key, value):
             other = "text" if kind != "text" else next((k for k in ("int64", "float") if k in seen), None)
             if other in seen:
                 here, there = _NAMES[kind], _NAMES[str(other)]
                 raise ValueError(
-                    f"feature {key!r}: {here} here, but {there} in line {seen[str(other)]}; "
-                    "a feature has one kind"
+                    f"feature {key!r}: {here} here, but {there} in {seen[str(other)]}; a feature has one kind"
                 )
-            seen.setdefault(kind, line)
+            seen.setdefault(kind, place)
 
     def kind_of(self, in_list: bool, key: str) -> str | None:
-        """`int64`, `float` or `text`; None if no line has a value."""
-        seen = self._lines.get((in_list, key), {})
+        """`int64`, `float` or `text`; None if no document has a value."""
+        seen = self._places.get((in_list, key), {})
         return next((kind for kind in ("text", "float", "int64") if kind in seen), None)
 
     def float32(self, key: str, item: Any) -> Any:

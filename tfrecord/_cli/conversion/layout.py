@@ -186,7 +186,26 @@ def _column_kind(column: Any) -> str | None:
         values = values.values
     if isinstance(values, BytesColumn):
         return "bytes"
-    return {"i": "int64", "f": "float"}.get(values.dtype.kind)
+    return {"i": "int64", "u": "int64", "b": "int64", "f": "float"}.get(values.dtype.kind)
+
+
+class ColumnKinds:
+    """The kind of each column, which is one in all files that make one output."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, str]] = {}
+
+    def check(self, path: str, name: str, column: Any) -> None:
+        """Raise ValueError if the column has another kind in an earlier file."""
+        kind = _column_kind(column)
+        if kind is None:
+            return
+        known, where = self._found.setdefault(name, (kind, path))
+        if kind != known:
+            raise ValueError(
+                f"column {name!r} holds {kind} values here, and {known} values in {where}; "
+                "a feature has one kind: cast one of them"
+            )
 
 
 def _survey_slowly(payloads: BytesColumn, layout: Layout) -> None:
@@ -297,6 +316,7 @@ def _without(payload: Any, odd: Record, layout: Layout) -> bytes:
 
 __all__ = [
     "REST",
+    "ColumnKinds",
     "Field",
     "Layout",
     "build_message",

@@ -25,7 +25,7 @@ from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from indexer.outputs import Outputs
 from tfrecord._cli.conversion.arrow import RECORD, encode_rows
-from tfrecord._cli.conversion.layout import REST, Layout, columns_of
+from tfrecord._cli.conversion.layout import REST, ColumnKinds, Layout, columns_of
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._reading.payload_batches import Batch, batch_of_frames
 
@@ -154,7 +154,7 @@ class NpzSink:
         )
 
 
-def read_npz(path: str) -> Iterator[Batch]:
+def read_npz(path: str, kinds: ColumnKinds) -> Iterator[Batch]:
     """The rows of an `.npz` file as records. In archives from other tools, every array is a feature, with
     rows along its first axis.
 
@@ -171,12 +171,18 @@ def read_npz(path: str) -> Iterator[Batch]:
             raise TFRecordError(f"{path}: not a valid npz file: {error}") from None
     try:
         document = json.loads(str(arrays.pop(_META))) if _META in arrays else {}
-        yield from _batches(path, arrays, document)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        if not isinstance(document, dict):
+            raise ValueError(f"{_META} is not a JSON object")
+        yield from _batches(path, arrays, document, kinds)
+    except KeyError as error:
+        raise TFRecordError(f"{path}: there is no array {error}") from None
+    except (IndexError, TypeError, ValueError) as error:
         raise TFRecordError(f"{path}: {error}") from None
 
 
-def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Iterator[Batch]:
+def _batches(
+    path: str, arrays: dict[str, Any], document: dict[str, Any], kinds: ColumnKinds
+) -> Iterator[Batch]:
     kind = document.get("record_type", "example")
     own, dense = bool(document), frozenset(document.get("dense", []))
     strings = _column(arrays, REST) if f"{REST}/bytes" in arrays else None
@@ -203,6 +209,7 @@ def _batches(path: str, arrays: dict[str, Any], document: dict[str, Any]) -> Ite
         if own:
             into[unquote(key)] = into.pop(key)
             key = unquote(key)
+        kinds.check(path, name, into[key])
         if f"{name}/present" in arrays:
             flags[into is lists][key] = arrays[f"{name}/present"]
     rows = document.get("rows") if own else None
