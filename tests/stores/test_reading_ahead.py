@@ -187,6 +187,20 @@ class TestPasses:
             wanted = 10 * (taken + readahead)
             assert wanted - 3 <= after(server, wanted - 3) <= wanted  # neighbours are one request
 
+    def test_nothing_is_looked_up_ahead_in_cached_files(
+        self, server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dataset = self.dataset(server, shuffle="block", batch_size=16, cache=str(tmp_path / "cache"))
+        assert len(self.ids(dataset)) == sum(COUNTS)
+
+        def never(*frames: Any) -> None:
+            raise AssertionError("records are looked up to be asked for")
+
+        monkeypatch.setattr("tfrecord.torch._readahead._near", never)
+        server.requests.clear()
+        assert sorted(self.ids(dataset)) == list(range(sum(COUNTS)))
+        assert not server.requests
+
     def test_a_pass_that_is_given_up_holds_nothing(self, server: RangeServer) -> None:
         dataset = self.dataset(server, shuffle="block", batch_size=16)
         batches = iter(dataset)

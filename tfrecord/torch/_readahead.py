@@ -92,6 +92,12 @@ def _open(store: Any, number: int, *, remote: bool) -> DataFile | None:
     return None if file is None or file.remote != remote else file
 
 
+def _files(store: Any, positions: Int64Array) -> list[int]:
+    """The numbers of the files that hold these records."""
+    found: list[int] = np.unique(store.places(positions)[0]).tolist()
+    return found
+
+
 def _frames(store: Any, positions: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """File number, offset and size of the frame of each record."""
     numbers, records = store.places(positions)
@@ -227,7 +233,11 @@ class _Requests:
         if window is None:
             return False
         most = _PIECE if self._count is None else max(1, self._done + self._count - self._told)
-        frames = _frames(self._store, window[at : at + most])
+        positions = window[at : at + most]
+        if not any(_open(self._store, file, remote=True) for file in _files(self._store, positions)):
+            self._told += len(positions)  # the cache has them
+            return True
+        frames = _frames(self._store, positions)
         count = max(1, int(np.searchsorted(np.cumsum(frames[2]), _PIECE_BYTES)))
         numbers, offsets, sizes = (part[:count] for part in frames)
         if self._count is None:
