@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import closing
 from typing import Any, Literal, NamedTuple
 
 from . import formats
@@ -134,22 +134,29 @@ def build_indexes(
         return BuildResult(path, target, "built", len(index), None)
 
     results: dict[int, BuildResult] = {}
-    with ExitStack() as stack:
-        told = progress if callable(progress) else None
-        report = stack.enter_context(shown(progress is True, "index", unit=" files"))
-        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+    with (
+        shown(progress is True, "index", unit=" files") as report,
+        closing(_completed(build_one, targets, jobs)) as completed,
+    ):
+        for place, result in completed:
+            results[place] = result
+            report(len(results), len(targets))
+            if callable(progress):
+                progress(result)
+    return [results[place] for place in range(len(targets))]
+
+
+def _completed(
+    build_one: Callable[[str], BuildResult], targets: list[str], jobs: int
+) -> Generator[tuple[int, BuildResult], None, None]:
+    """The results with their places, as they become available. Closed early, it begins no more of them."""
+    with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(build_one, path): place for place, path in enumerate(targets)}
         try:
             for future in as_completed(futures):
-                result = future.result()
-                results[futures[future]] = result
-                report(len(results), len(targets))
-                if told is not None:
-                    told(result)
-        except BaseException:
+                yield futures[future], future.result()
+        finally:
             pool.shutdown(cancel_futures=True)
-            raise
-    return [results[place] for place in range(len(targets))]
 
 
 def _steps(told: Callable[[int], object]) -> Callable[[int, int], None]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .compression import is_frame, open_stream
 from .errors import StaleIndexError
 from .files import DataFile, open_data
 from .framing import (
@@ -24,8 +23,10 @@ from .framing import (
     crc32c,
     footers,
     frame_header,
+    is_frame,
 )
 from .index import RecordIndex
+from .inputstream import open_stream
 from .stored_columns import StoredColumns
 from .streams import iter_chunks
 

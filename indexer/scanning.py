@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .compression import HEAD_SIZE, detect, normalize_compression, open_stream
+from .compression import HEAD_SIZE, detect, normalize_compression
 from .errors import IndexFileError
 from .files import DataFile, open_data, path_name
 from .fingerprint import Digest, fingerprint, is_settled
@@ -27,6 +27,7 @@ from .framing import (
 )
 from .index import RecordIndex
 from .inflaters import WINDOW_BITS, finds_blocks
+from .inputstream import open_stream
 from .options import check_threads
 from .points import PointBuilder
 from .progress import Report

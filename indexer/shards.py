@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .compression import detect, is_frame, open_stream
+from .compression import detect, is_frame
 from .errors import CompressionError, printable
 from .files import is_url, path_name
 from .framing import HEADER_SIZE
+from .inputstream import open_stream
 from .names import is_candidate, shard_name
 from .options import warn_caller
 from .paths import expand_paths

@@ -16,13 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import framing
-from .compression import (
-    HEAD_SIZE,
-    InputStream,
-    detect,
-    normalize_compression,
-    open_stream,
-)
+from .compression import HEAD_SIZE, detect, normalize_compression
 from .errors import CompressionError, CorruptRecordError, TFRecordError, TruncatedRecordError
 from .files import DataFile, is_url, open_data, path_name
 from .framing import (
@@ -39,6 +33,7 @@ from .framing import (
     mask_crc32c,
     scan,
 )
+from .inputstream import InputStream, open_stream
 from .options import check_threads
 
 __all__ = [

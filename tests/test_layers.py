@@ -28,7 +28,8 @@ FLOORS = {
         remotefile
         files
         compression outputs paths stored_columns textindex
-        index shards streams
+        index inputstream
+        shards streams
         fingerprint
         extendedindex
         formats

@@ -16,7 +16,7 @@ def _engine(spec: Spec) -> AbstractContextManager[Any]:
     """isal, or zlib as where isal is not installed."""
     if spec.get("isal", True):
         return nullcontext()
-    return mock.patch("indexer.compression.fast_zlib", lambda: None)
+    return mock.patch("indexer.inputstream.fast_zlib", lambda: None)
 
 
 def _indexed(spec: Spec) -> str:

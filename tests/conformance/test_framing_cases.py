@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trickling import Trickle
 
 from indexer.build import build_index, check_index, scan_index
 from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
@@ -38,25 +38,12 @@ def cases(shared: Path) -> list[dict[str, Any]]:
     return found
 
 
-class Trickle(io.RawIOBase):
-    """At most three bytes at a time."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = io.BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._data.read(min(3, size) if size >= 0 else 3)
-
-
 def ways(path: Path, compression: str) -> Iterator[Any]:
     yield lambda: iter_chunks(path, compression_type=compression)
     yield lambda: iter_chunks(path, compression_type=compression, mmap=False)
-    yield lambda: iter_chunks(Trickle(path.read_bytes()), compression_type=compression)
+    yield lambda: iter_chunks(Trickle(path.read_bytes(), 3), compression_type=compression)
     if not compression:
-        yield lambda: iter_chunks(Trickle(path.read_bytes()), compression_type=compression, chunk_size=1)
+        yield lambda: iter_chunks(Trickle(path.read_bytes(), 3), compression_type=compression, chunk_size=1)
     yield lambda: iter_chunks(path, compression_type=compression, num_threads=2)
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import random
 import threading
 import tracemalloc
 import zlib
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trickling import Trickle
 
 from indexer import streams
 from indexer.errors import (
@@ -19,28 +19,14 @@ from indexer.errors import (
     CompressionError,
     TFRecordError,
     TruncatedRecordError,
-    UnsupportedCompressionError,
 )
 from indexer.files import open_data
 from indexer.framing import FRAME_OVERHEAD, VERIFY_LENGTHS, frame_header, frame_record
-from indexer.streams import detect, iter_chunks, normalize_compression, open_stream
+from indexer.streams import iter_chunks, open_stream
 
 PAYLOADS = [b"alpha", b"", b"x" * 5000, *(b"%d" % number * 30 for number in range(300))]
 FRAMES = [frame_record(payload) for payload in PAYLOADS]
 DATA = b"".join(FRAMES)
-
-
-class Trickle(io.RawIOBase):
-    """At most seven bytes at a time, and no seeking."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = io.BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._data.read(min(7, size) if size >= 0 else 7)
 
 
 def payloads_of(chunks: Iterator[streams.Chunk]) -> list[bytes]:
@@ -322,69 +308,6 @@ def test_a_huge_length_takes_little_memory() -> None:
         assert peak < 2 << 20
 
 
-# ---- options and openings ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "meaning"),
-    [
-        (None, "auto"),
-        ("auto", "auto"),
-        ("AUTO", "auto"),
-        ("", ""),
-        ("NONE", ""),
-        ("GZIP", "gzip"),
-        ("Gzip", "gzip"),
-        ("zlib", "zlib"),
-        ("ZSTD", "zstd"),
-        ("zst", "zstd"),
-    ],
-)
-def test_names_of_compressions(name: str | None, meaning: str) -> None:
-    assert normalize_compression(name) == meaning
-
-
-@pytest.mark.parametrize("name", ["SNAPPY", "lz4", "gzip2", "7"])
-def test_unknown_compressions(name: str) -> None:
-    with pytest.raises(ValueError, match="'GZIP', 'ZLIB'") as caught:
-        normalize_compression(name)
-    assert isinstance(caught.value, UnsupportedCompressionError)
-    assert caught.value.reason == "unsupported_compression"
-    with pytest.raises(TypeError):
-        normalize_compression(3)  # type: ignore[arg-type]
-
-
-def test_detection_looks_for_a_frame_first() -> None:
-    assert detect(member(DATA)) == "gzip"
-    assert detect(zlib.compress(DATA, 1)) == detect(zlib.compress(DATA, 9)) == "zlib"
-    for length in (0x8B1F, 0x9C78, 0x0178, 0xDA78):  # as first bytes: those of gzip and zlib
-        assert detect(frame_header(length)) is None
-    for head in (b"", b"x", b"hC is text", b"x^2 + y^2 = z^2, and so on", b"\x1f", DATA):
-        assert detect(head) is None
-
-
-def test_a_stream_says_what_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    path.write_bytes(member(DATA))
-    with open_stream(path) as stream:
-        assert (stream.path, stream.compression) == (str(path), "gzip")
-        assert stream.read(30) + stream.read() == DATA
-        assert stream.read(5) == b"" and stream.position == len(DATA)
-    with pytest.raises(FileNotFoundError):
-        open_stream(tmp_path / "absent")
-    with pytest.raises(TypeError, match="path or a binary file"):
-        open_stream(3)
-    with pytest.raises(TypeError, match="binary mode"):
-        open_stream(io.StringIO("text")).read(1)
-
-
-def test_an_object_of_the_caller_stays_open() -> None:
-    source = io.BytesIO(DATA)
-    with open_stream(source) as stream:
-        stream.read(10)
-    assert not source.closed
-
-
 def test_urls() -> None:
     fsspec = pytest.importorskip("fsspec")
     fsspec.filesystem("memory").pipe("/streams-test/a.gz", member(DATA))
@@ -471,34 +394,3 @@ def test_a_start_beyond_the_end(on_damage: Any, tmp_path: Path) -> None:
     for mmap in (True, False):
         with pytest.raises(ValueError, match="beyond the end"):
             list(iter_chunks(path, start=(len(DATA) + 1, 9), mmap=mmap))
-
-
-def ends(stored: bytes, kind: str, limit: int) -> tuple[bytes, Any]:
-    """What a stream gives, and its error."""
-    found = bytearray()
-    with open_stream(io.BytesIO(stored), kind) as stream:
-        try:
-            while piece := stream.read_some(limit):
-                found += piece
-        except CompressionError as error:
-            return bytes(found), (error.reason, error.offset, error.detail)
-    return bytes(found), None
-
-
-@pytest.mark.parametrize(
-    "name", ["gzip", "zlib", "gzip of members that cut records", "zlib with flush marks"]
-)
-@pytest.mark.parametrize("limit", [77, 1 << 20])
-def test_isal_and_zlib_agree(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On good streams, cut ones, and ones with reserved header flags or a wrong trailer."""
-    pytest.importorskip("isal")
-    stored, kind = STORED[name]
-    rng = random.Random(name)
-    trailer, flags = bytearray(stored), bytearray(stored)
-    trailer[-1] ^= 1
-    flags[3 if kind == "gzip" else 1] ^= 0x80 if kind == "gzip" else 1
-    cuts = [stored[: rng.randrange(len(stored))] for _ in range(20)]
-    cases = [stored, bytes(trailer), bytes(flags), stored + b"x", *cuts]
-    fast = [ends(case, kind, limit) for case in cases]
-    monkeypatch.setattr("indexer.compression.fast_zlib", lambda: None)
-    assert fast == [ends(case, kind, limit) for case in cases]

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from compressed import framed, payloads
+from trickling import Trickle
 
-from indexer.compression import detect, open_stream
+from indexer.compression import detect
 from indexer.errors import CompressionError, TFRecordError
+from indexer.inputstream import open_stream
 from indexer.streams import iter_chunks
 
 zstandard = pytest.importorskip("zstandard")
@@ -49,22 +51,11 @@ STORED = {
 }
 
 
-class Trickle(io.RawIOBase):
-    def __init__(self, data: bytes) -> None:
-        self._data = io.BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._data.read(min(977, size) if size >= 0 else 977)
-
-
 @pytest.mark.parametrize("name", STORED)
 def test_content(name: str) -> None:
     stored = STORED[name]
     assert detect(stored) == "zstd"
-    for source in (io.BytesIO(stored), Trickle(stored)):
+    for source in (io.BytesIO(stored), Trickle(stored, 977)):
         with open_stream(source) as stream:
             assert stream.compression == "zstd"
             assert stream.read(100_000) + stream.read() == DATA

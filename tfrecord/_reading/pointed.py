@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexer.compression import InputStream, open_stream
 from indexer.datafile import Gathered
 from indexer.errors import CompressionError, CorruptRecordError, IndexFileError, TFRecordError
 from indexer.files import BytesFile, DataFile
 from indexer.framing import FRAME_OVERHEAD, UInt64Array, check_frame, corrupt_error
 from indexer.index import RecordIndex
+from indexer.inputstream import InputStream, open_stream
 from indexer.streams import most_record_bytes
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._reading.damage import DamagePolicy

@@ -14,10 +14,10 @@ import numpy as np
 from indexer import framing, streams
 from indexer.atomic import unlock
 from indexer.commits import settle
-from indexer.compression import open_stream
 from indexer.compressors import Compressor, check_level
 from indexer.errors import TFRecordError
 from indexer.inflaters import WINDOW_BITS, finds_blocks
+from indexer.inputstream import open_stream
 from indexer.options import warn_caller
 from indexer.points import SPACING, PointBuilder
 from indexer.stores.upload import Upload
