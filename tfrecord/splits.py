@@ -370,12 +370,8 @@ class Split:
             return
         for number, part in enumerate(self._files):
             seek = (part.begin, part.start) if part.begin else (0, 0)
-            for run in view.store.stream(number, part.start, seek=seek):
-                left = part.stop - run.first
-                if left > 0:
-                    yield RowBatch.of_run(run, view.store.paths, number).part(0, left)
-                if left <= len(run.offsets):
-                    break
+            for run in view.store.stream(number, part.start, seek=seek, stop=part.stop):
+                yield RowBatch.of_run(run, view.store.paths, number)
 
     def _rows_of_files(self) -> Iterator[RowBatch]:
         for rows in self._rows():

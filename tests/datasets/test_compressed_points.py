@@ -6,6 +6,7 @@ import gzip
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -15,6 +16,8 @@ from compressed import framed, text  # noqa: E402
 
 import tfrecord  # noqa: E402
 from indexer import inflaters  # noqa: E402
+from indexer.formats import load_index  # noqa: E402
+from indexer.inputstream import InputStream  # noqa: E402
 from tfrecord.torch import TFRecordDataset, TFRecordMapDataset  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not inflaters.finds_blocks(), reason="there is no zlib library here")
@@ -105,3 +108,40 @@ def test_a_map_style_dataset(packed: Path) -> None:
     dataset = TFRecordMapDataset(packed, features={"id": "int"}, access="points")
     assert len(dataset) == COUNT
     assert ids(dataset.__getitems__([1999, 5, 1000])) == [1999, 5, 1000]
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+@pytest.mark.filterwarnings(
+    "ignore:.*compressed file.*without an index", "ignore:This DataLoader will create"
+)
+def test_streams_deal_an_indexed_file_by_points(packed: Path, workers: int, tmp_path: Path) -> None:
+    """A file without an index makes the dataset a stream."""
+    other = tmp_path / "b.tfrecord.gz"
+    records = [tfrecord.encode_example({"id": (COUNT + number, "int")}) for number in range(100)]
+    other.write_bytes(gzip.compress(framed(records)))
+    dataset = TFRecordDataset([str(packed), str(other)], features={"id": "int"})
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers)
+    assert sorted(ids(loader)) == list(range(COUNT + 100))
+
+
+def test_a_stream_decompresses_only_its_part(packed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.tfrecord.gz"
+    other.write_bytes(gzip.compress(b""))
+    passed = []
+    read = InputStream.read_some
+
+    def count(self: Any, size: int) -> bytes:
+        piece = read(self, size)
+        passed.append(len(piece))
+        return piece
+
+    found = []
+    sizes = []
+    source = TFRecordDataset([str(packed), str(other)], features={"id": "int"}).source
+    with mock.patch.object(InputStream, "read_some", count):
+        for consumer in range(3):
+            passed.clear()
+            found += [record for _, record, _ in source.stream(consumer, 3, None)]
+            sizes.append(sum(passed))
+    assert found == list(range(COUNT))
+    assert max(sizes) < load_index(f"{packed}.tfindex").stream_size * 7 // 8

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compressed import PACKERS, framed, payloads
+from compressed import PACKERS, framed, payloads, text
 
 import tfrecord
 from indexer import inflaters
@@ -71,6 +71,21 @@ def test_records_at_any_position(packer: str, num_threads: int, tmp_path: Path, 
         for start, step in ((0, 1), (len(records) // 2, 1), (len(records) // 3, 7), (len(records), 1)):
             found = [bytes(payload) for _, payload in reader.iter_file(0, start=start, step=step)]
             assert found == records[start::step]
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_records_longer_than_the_distance_of_points(packer: str, tmp_path: Path, no_spool: None) -> None:
+    rng = random.Random(packer)
+    records = [b"a", text(rng, 5 << 20), b"", rng.randbytes(3 << 20), b"b", bytes(4 << 20), b"c"]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(PACKERS[packer](framed(records), rng))
+    index = tfrecord.build_index(path)
+    assert index.points is not None and len(index.points) > 6
+    with TFRecordReader(path, record_type="bytes", access="points") as reader:
+        for place in (6, 1, 4, 3, 5, 0, 2):
+            assert bytes(reader.raw(place)) == records[place]
+        assert as_list(reader.read_raw([5, 3, 6, 1])) == [records[place] for place in (5, 3, 6, 1)]
+        assert [bytes(payload) for _, payload in reader.iter_file(0, start=2)] == records[2:]
 
 
 def test_auto_uses_points_first_and_the_spool_in_the_end(

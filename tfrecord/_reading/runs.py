@@ -64,6 +64,10 @@ class RecordRun(NamedTuple):
     file: DataFile | None
     header: int = HEADER_SIZE
 
+    def head(self, count: int) -> RecordRun:
+        """The first ``count`` records."""
+        return self._replace(offsets=self.offsets[:count], lengths=self.lengths[:count])
+
     def starts(self) -> UInt64Array:
         """Where the payloads begin in ``buffer``."""
         starts: UInt64Array = self.offsets + np.uint64(self.header)

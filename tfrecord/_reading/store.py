@@ -53,9 +53,10 @@ class RecordStore(RecordPlaces):
         step: int = 1,
         seek: tuple[int, int] = (0, 0),
         policy: DamagePolicy | None = None,
+        stop: int | None = None,
     ) -> Iterator[RecordRun]:
         """Records ``start``, ``start + step``, ... of one file in stored order, in one pass and constant
-        memory.
+        memory; those before ``stop``, if it is given.
 
         ``seek``: (offset, number) of a record at or before ``start`` of a plain file, if the caller knows one
         that the index does not. ``policy``: replaces the policy of the store.
@@ -84,6 +85,12 @@ class RecordStore(RecordPlaces):
         count = 0
         for run in runs:
             self.check_open()
+            if stop is not None:
+                left = max(0, -(-(stop - run.first) // step))
+                if left <= len(run.offsets):
+                    if left:
+                        yield run.head(left)
+                    return
             count += len(run.offsets)
             yield run
         if (start, step) == (0, 1) and not policy.skips:

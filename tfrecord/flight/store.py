@@ -184,8 +184,10 @@ class RemoteStore(RecordStore):
         step: int = 1,
         seek: tuple[int, int] = (0, 0),
         policy: DamagePolicy | None = None,
+        stop: int | None = None,
     ) -> Iterator[RecordRun]:
         begin, end = self.starts[number : number + 2].tolist()
+        end = end if stop is None else min(end, begin + stop)
         for first, batch, _ in self.scan({"raw": True}, begin + start, end, step, policy or self.policy):
             column = _payloads(batch)
             places = column.offsets.view(np.uint64), column.lengths.view(np.uint64)

@@ -406,11 +406,11 @@ class TFRecordDataset(EpochDataset):
                 f"{_DEFAULT_QUEUE:,} records, not fully; build an index (python -m indexer build PATH)",
             )
         if not self.source.deals_files(consumer.count):
+            shared = self.source.unindexed()
             self._say_once(
                 1,
-                f"{self.source.paths[0]}: {consumer.count} workers share {len(self.source.paths)} compressed "
-                "file(s) without an index, so each worker decompresses all of them; build an index, or write "
-                "more files",
+                f"{shared[0]}: {consumer.count} workers share {len(shared)} compressed file(s) without an "
+                "index, so each worker decompresses all of them; build an index, or write more files",
             )
 
     def describe(self) -> dict[str, Any]:

@@ -146,8 +146,9 @@ class Source:
         """(path, record, payload) of one of several consumers, in stored order; each record goes to one
         consumer.
 
-        If there are enough files, each consumer gets whole files; otherwise every `consumers`-th record.
-        `shuffle_files` holds the seed and epoch that decide the order of the files.
+        If there are enough files, each consumer gets whole files. Otherwise it gets a part of each file that
+        has an index, and every `consumers`-th record of the others. `shuffle_files` holds the seed and epoch
+        that decide the order of the files.
         """
         paths, store = self.paths, self.view.store
         order = range(len(paths))
@@ -155,16 +156,31 @@ class Source:
             order = Permutation(len(paths), seed=shuffle_files[0], epoch=shuffle_files[1])  # type: ignore[assignment]
         by_file = self.deals_files(consumers)
         for place, number in enumerate(order):
-            if by_file and place % consumers != consumer:
+            share = (consumer - place) % consumers
+            if by_file and share:
                 continue
-            start, step = (0, 1) if by_file else ((consumer - place) % consumers, consumers)
-            for run in store.stream(number, start, step):
-                for place, payload in enumerate(run.payloads()):
-                    yield paths[number], run.first + place * run.step, payload
+            index = None if by_file else store.given[number]
+            if index is None:
+                runs = store.stream(number, share, 1 if by_file else consumers)
+            else:
+                start, stop = (len(index) * part // consumers for part in (share, share + 1))
+                runs = store.stream(number, start, stop=stop)
+            for run in runs:
+                for row, payload in enumerate(run.payloads()):
+                    yield paths[number], run.first + row * run.step, payload
 
     def deals_files(self, consumers: int) -> bool:
         """Whether consumers get whole files, so that none is decompressed twice."""
         return len(self.paths) >= consumers
+
+    def unindexed(self) -> list[str]:
+        """The compressed files that have no index."""
+        store = self.view.store
+        return [
+            path
+            for number, path in enumerate(self.paths)
+            if store.given[number] is None and store.compression(number)
+        ]
 
     def prepare(self) -> None:
         """Determine the record type."""
