@@ -63,11 +63,11 @@ class Cache:
         text = f"{store.url(key)}\n{size}\n{version}"
         return os.path.join(self.folder, hashlib.sha256(text.encode()).hexdigest()[:40] + suffix)
 
-    def get(self, store: Store, info: ObjectInfo, *, wait: bool = True) -> int | None:
+    def get(self, store: Store, info: ObjectInfo) -> int | None:
         """An open descriptor of the cached object, which is fetched first if necessary; the caller closes it.
 
-        While it is open the file is not removed from the cache. None if there is no room because everything
-        cached is in use, or if another process is fetching it and ``wait`` is false.
+        While it is open the file is not removed from the cache. If another process is fetching the object,
+        this waits for it. None if there is no room because everything cached is in use.
 
         Raises:
             RemoteError: the object is larger than the whole cache.
@@ -89,8 +89,6 @@ class Cache:
                         return None
                     self._fill(store, info, file, path)
                     continue
-            if not wait:
-                return None
             time.sleep(_POLL)
 
     def put_bytes(self, name: str, data: bytes) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from indexer.errors import RemoteError
 from indexer.stores.options import StoreOptions
 from indexer.stores.ranges import Changed, ObjectInfo, Passing, Store
+from indexer.stores.settings import web_headers
 
 __all__ = ["SCHEMES", "ObstoreStore", "usable"]
 
@@ -52,12 +53,10 @@ class ObstoreStore(Store):
         scheme = urlsplit(root).scheme
         if scheme == "http" or _has_http_endpoint(settings):
             client["allow_http"] = True
-        headers = settings.pop("headers", None)
-        if headers:
+        if scheme in ("http", "https"):
+            settings = {"headers": web_headers(scheme, settings)}
+        if headers := settings.pop("headers", None):
             client["default_headers"] = dict(headers)
-        if settings and scheme in ("http", "https"):
-            name = next(iter(settings))
-            raise TypeError(f"storage_options: {name!r} is not an option of {scheme} URLs; 'headers' is")
         try:
             self._store: Any = from_url(
                 root, client_options=client, retry_config={"max_retries": 0}, **settings
@@ -93,8 +92,6 @@ class ObstoreStore(Store):
     def _listing(self, folder: str) -> Any:
         import obstore
 
-        if urlsplit(self.root).scheme in ("http", "https"):
-            raise ValueError(f"{self.url(folder)}: http and https cannot list; name each file")
         with _Translated(self, folder):
             return obstore.list_with_delimiter(self._store, folder.rstrip("/") or None)
 

@@ -22,8 +22,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from indexer.errors import RemoteError, StaleIndexError
+from indexer.stores.costs import RequestCosts
 from indexer.stores.options import StoreOptions, clean_url
-from indexer.stores.pieces import NEAR, PendingRanges, UInt64Array, join_ranges
+from indexer.stores.pieces import PendingRanges, UInt64Array, join_ranges
 
 __all__ = [
     "Changed",
@@ -61,17 +62,18 @@ class Changed(Exception):
 
 
 class Store(ABC):
-    """The objects under one root, such as ``s3://bucket``. Thread-safe; a forked child needs its own.
-
-    ``gap``: ranges that lie at most this many bytes apart become one request.
-    """
-
-    gap = NEAR
+    """The objects under one root, such as ``s3://bucket``. Thread-safe; a forked child needs its own."""
 
     def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
         self.root = root
         self.options = options
         self.tail = tail
+        self._costs = RequestCosts()
+
+    @property
+    def gap(self) -> int:
+        """Ranges that lie at most this many bytes apart become one request."""
+        return self._costs.gap
 
     def url(self, key: str) -> str:
         """The URL of an object, without credentials."""
@@ -130,6 +132,7 @@ class Store(ABC):
         """
         folder, _, name = pattern.rpartition("/")
         folder += "/" if folder else ""
+        self._check_lists(folder)
         found = self._retry(lambda: self._list(folder), folder, "listing")
         if name:
             matches = re.compile(fnmatch.translate(name)).match
@@ -138,7 +141,12 @@ class Store(ABC):
 
     def folders(self, folder: str) -> Sequence[str]:
         """The names of the folders directly in a folder (``""`` or ending in ``/``), sorted."""
+        self._check_lists(folder)
         return sorted(self._retry(lambda: self._folders(folder), folder, "listing"))
+
+    def _check_lists(self, folder: str) -> None:
+        if self.root.startswith(("http://", "https://")):
+            raise ValueError(f"{self.url(folder)}: http and https cannot list; name each file")
 
     def put(self, key: str, data: Any, *, if_match: str | None = None, if_absent: bool = False) -> str | None:
         """Write an object and return its ETag; with a condition, only if that holds.
@@ -197,10 +205,16 @@ class Store(ABC):
             return b""
         try:
             return self._retry(
-                lambda: self._get(key, start, end, etag), key, f"reading bytes {start} to {end}"
+                lambda: self._timed_get(key, start, end, etag), key, f"reading bytes {start} to {end}"
             )
         except Changed:
             raise StaleIndexError(self.url(key), None, "the object changed while it was read") from None
+
+    def _timed_get(self, key: str, start: int, end: int, etag: str | None) -> Any:
+        began = time.monotonic()
+        data = self._get(key, start, end, etag)
+        self._costs.add(end - start, time.monotonic() - began)
+        return data
 
     def _retry(self, call: Callable[[], Result], key: str, what: str) -> Result:
         """``call()``, retried after transient failures with growing pauses, then RemoteError."""

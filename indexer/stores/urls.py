@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from indexer.errors import RemoteError
 from indexer.stores.options import StoreOptions
 from indexer.stores.ranges import Changed, ObjectInfo, Passing, Store
+from indexer.stores.settings import for_fsspec
 
 __all__ = ["FsspecStore"]
 
@@ -20,20 +21,6 @@ _CODES: dict[type[OSError], int] = {
     PermissionError: errno.EACCES,
     IsADirectoryError: errno.EISDIR,
 }
-# The settings of object_store by name, and their names in s3fs, gcsfs and adlfs.
-_S3 = {
-    "access_key_id": "key",
-    "aws_access_key_id": "key",
-    "secret_access_key": "secret",
-    "aws_secret_access_key": "secret",
-    "session_token": "token",
-    "aws_session_token": "token",
-    "endpoint": "endpoint_url",
-    "aws_endpoint": "endpoint_url",
-    "skip_signature": "anon",
-    "aws_skip_signature": "anon",
-}
-_AZURE = {"account_name": "account_name", "account_key": "account_key", "sas_token": "sas_token"}
 
 
 class FsspecStore(Store):
@@ -46,21 +33,65 @@ class FsspecStore(Store):
         except ImportError as error:
             text = f"reading {root} needs fsspec: pip install 'tfrecord[remote]'"
             raise ImportError(text, name="fsspec") from error
-        settings = _translated(root, options.settings(), options.request_timeout)
+        settings = for_fsspec(root, options.settings(), options.request_timeout)
         self._filesystem, self._base = url_to_fs(
             f"{root}/{tail}" if tail else root, skip_instance_cache=True, **settings
         )
+        if hasattr(self._filesystem, "retries"):
+            self._filesystem.retries = 1  # `Store` retries
 
     def _path(self, key: str) -> str:
         return f"{self._base.rstrip('/')}/{key}" if self._base else key
 
     def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
-        more: dict[str, Any] = {"start": start, "end": end}
-        if etag is not None and self.root.startswith("http"):
-            more["headers"] = {"If-Match": etag}
-        data = self._call(key, lambda: self._filesystem.cat_file(self._path(key), **more))
+        scheme = self.root.partition("://")[0]
+        if scheme in ("http", "https"):
+            data = self._call(key, lambda: self._get_by_http(key, start, end, etag))
+        elif scheme in ("s3", "s3a"):
+            data = self._call(key, lambda: self._get_from_s3(key, start, end, etag))
+        else:
+            data = self._call(key, lambda: self._filesystem.cat_file(self._path(key), start=start, end=end))
         if len(data) != end - start:
             raise Passing(f"received {len(data)} bytes instead of {end - start}")
+        return data
+
+    def _get_by_http(self, key: str, start: int, end: int, etag: str | None) -> bytes:
+        async def check(answer: Any) -> None:
+            """aiohttp calls this before it reads the body."""
+            given, size = answer.headers.get("Content-Range"), answer.content_length
+            coding = answer.headers.get("Content-Encoding", "identity")
+            if answer.status < 400 and not (
+                _is_range(given, start, end) and size in (None, end - start) and coding == "identity"
+            ):
+                answer.close()
+                raise Passing(f"received {size} bytes ({coding}), range {given}, instead of {start} to {end}")
+
+        headers = {"Accept-Encoding": "identity"} | ({} if etag is None else {"If-Match": etag})
+        data: bytes = self._filesystem.cat_file(
+            self._path(key), start=start, end=end, headers=headers, raise_for_status=check
+        )
+        return data
+
+    def _get_from_s3(self, key: str, start: int, end: int, etag: str | None) -> bytes:
+        from fsspec.asyn import sync
+
+        bucket, name, _ = self._filesystem.split_path(self._path(key))
+        asked = {"Bucket": bucket, "Key": name, "Range": f"bytes={start}-{end - 1}"}
+        if etag is not None:
+            asked["IfMatch"] = etag
+
+        async def get() -> bytes:
+            answer = await self._filesystem._call_s3("get_object", **asked)
+            body, given, size = answer["Body"], answer.get("ContentRange"), answer["ContentLength"]
+            try:
+                if not _is_range(given, start, end) or size != end - start:
+                    raise Passing(f"received {size} bytes, range {given}, instead of {start} to {end}")
+                data: bytes = await body.read()
+                return data
+            finally:
+                body.close()
+
+        data: bytes = sync(self._filesystem.loop, get)
         return data
 
     def _stat(self, key: str) -> ObjectInfo:
@@ -112,18 +143,16 @@ class FsspecStore(Store):
         except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
             code = _CODES[type(error)]
             raise type(error)(code, os.strerror(code), self.url(key)) from None
-        except ImportError:
+        except (ImportError, Passing):
             raise
-        except (OSError, TimeoutError) as error:
-            raise Passing(self.options.redact(f"{type(error).__name__}: {error}")) from None
         except Exception as error:
             text = self.options.redact(f"{type(error).__name__}: {error}")
-            if "fork" in str(error):
+            if isinstance(error, RuntimeError) and "fork" in str(error):
                 raise RemoteError(self.url(key), f"{text}. {FORK_HINT}") from None
-            status = getattr(error, "status", 0)
+            status = _status(error)
             if status == 412:
                 raise Changed(text) from None
-            if status and 400 <= status < 500 and status not in (408, 429):
+            if 400 <= status < 500 and status not in (408, 429):
                 raise RemoteError(self.url(key), text) from None
             raise Passing(text) from None
 
@@ -146,24 +175,16 @@ FORK_HINT = (
 )
 
 
-def _translated(root: str, settings: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """object_store settings under their names in the scheme's fsspec package; other names are kept."""
-    scheme = root.partition("://")[0]
-    if scheme in ("s3", "s3a"):
-        found = {_S3.get(name.lower(), name): value for name, value in settings.items()}
-        region = found.pop("region", found.pop("aws_region", None))
-        for name in ("allow_http", "virtual_hosted_style_request"):
-            found.pop(name, None)
-        if region:
-            found["client_kwargs"] = {**found.get("client_kwargs", {}), "region_name": region}
-        waits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
-        found["config_kwargs"] = {**waits, **found.get("config_kwargs", {})}
-        return found
-    if scheme in ("az", "azure", "abfs", "abfss", "adl"):
-        return {_AZURE.get(name.lower(), name): value for name, value in settings.items()}
-    if scheme in ("http", "https"):
-        from aiohttp import ClientTimeout
+def _is_range(given: str | None, start: int, end: int) -> bool:
+    """Whether an answer's Content-Range is of the bytes that were asked for."""
+    return given is not None and given.startswith(f"bytes {start}-{end - 1}/")
 
-        client = {"headers": dict(settings.get("headers", {})), "timeout": ClientTimeout(total=timeout)}
-        return {"client_kwargs": client}
-    return settings
+
+def _status(error: Exception) -> int:
+    """The HTTP status behind an error of aiohttp, or of botocore (which s3fs raises as an OSError's cause);
+    0 if there is none."""
+    status = getattr(error, "status", None)
+    answer = getattr(error.__cause__ or error, "response", None)
+    if status is None and isinstance(answer, dict):
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status if isinstance(status, int) else 0

@@ -87,6 +87,17 @@ def test_conditional_writes(store: Store) -> None:
         store.stat("k")
 
 
+def test_an_object_that_changes_while_it_is_read(store: Store) -> None:
+    store.put("k", b"0123456789")
+    etag = store.stat("k").etag
+    starts = np.array([3], np.uint64)
+    buffer, _ = store.fetch_ranges("k", starts, starts + np.uint64(4), etag)
+    assert bytes(buffer) == b"3456"
+    store.put("k", b"abcdefghij")
+    with pytest.raises(StaleIndexError, match="changed while it was read"):
+        store.fetch_ranges("k", starts, starts + np.uint64(4), etag)
+
+
 def test_a_bucket_that_is_not_there(endpoint: str) -> None:
     store = ObstoreStore("s3://no-such-bucket", StoreOptions({**KEYS, "endpoint": endpoint}, max_retries=0))
     with pytest.raises(FileNotFoundError, match="no such bucket"):

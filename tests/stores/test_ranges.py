@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from indexer.stores import StoreOptions, Url, open_store
 from indexer.stores.objects import ObstoreStore
 from indexer.stores.pieces import join_ranges
 from indexer.stores.ranges import Store
+from indexer.stores.settings import for_fsspec
 from indexer.stores.urls import FsspecStore
 
 pytestmark = pytest.mark.one_run
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.one_run
 DATA = np.random.default_rng(0).bytes(3_000_000)
 QUICK = {"request_timeout": 0.5, "max_retries": 3}
 KINDS = [ObstoreStore, FsspecStore]
+AZURE = {"account_name": "n", "sas_token": "s"}
+KEYS = {"access_key_id": "testing", "secret_access_key": "testing", "region": "us-east-1"}
 
 
 @pytest.fixture(params=KINDS, ids=["obstore", "fsspec"])
@@ -101,8 +105,6 @@ def test_a_stream_asks_ahead(kind: type[Store], monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_passes_is_tried_again(kind: type[Store], fault: str) -> None:
-    if kind is FsspecStore and fault in ("200", "wrong range"):
-        pytest.skip("made for few records")  # fsspec does not look at the range that an answer has
     with serve(files={"a": DATA}, faults={0: fault}, hang=0.7) as server:
         assert fetched(made(kind, server), (10, 500)) == [DATA[10:500]]
         assert len(server.requests) == 2
@@ -152,13 +154,30 @@ def test_the_first_failure_ends_a_batch(kind: type[Store]) -> None:
 
 
 def test_http_cannot_list(kind: type[Store]) -> None:
-    if kind is FsspecStore:
-        pytest.skip("made for few records")
-    with serve(files={"a": DATA}) as server, pytest.raises(ValueError, match="http and https cannot list"):
-        made(kind, server).list("folder/")
+    with serve(files={"a": DATA}) as server:
+        for call in (made(kind, server).list, made(kind, server).folders):
+            with pytest.raises(ValueError, match="http and https cannot list"):
+                call("folder/")
+        assert not server.requests
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="one file only")
+@pytest.mark.parametrize("fault", [*FAULTS, "changed"])
+def test_s3_through_fsspec_checks_answers_too(fault: str) -> None:
+    pytest.importorskip("s3fs")
+    with serve(files={"bucket/a": DATA}, faults={1: fault}, hang=0.7) as server:
+        settings = {**KEYS, "endpoint": server.url("")}
+        store = FsspecStore("s3://bucket", StoreOptions(settings, **QUICK))  # type: ignore[arg-type]
+        etag = server.etag("bucket/a")
+        assert fetched(store, (0, 5), etag=etag) == [DATA[:5]]
+        if fault == "changed":
+            with pytest.raises(StaleIndexError, match="changed while it was read"):
+                fetched(store, (10, 500), etag=etag)
+        else:
+            assert fetched(store, (10, 500), etag=etag) == [DATA[10:500]]
+            assert len(server.requests) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX only")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_reads_through_a_store_of_its_own() -> None:
     pytest.importorskip("obstore")
@@ -180,6 +199,61 @@ def test_a_forked_child_reads_through_a_store_of_its_own() -> None:
 
 
 class TestOptions:
+    def test_an_option_that_http_does_not_have(self, kind: type[Store]) -> None:
+        with pytest.raises(TypeError, match="'acess_key_id' is not an option of http URLs"):
+            kind("http://127.0.0.1:9", StoreOptions({"acess_key_id": "x"}))
+
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ({"aws_access_key_id": "a", "SECRET_ACCESS_KEY": "b"}, {"key": "a", "secret": "b"}),
+            ({"skip_signature": "false"}, {"anon": False}),
+            ({"skip_signature": "true", "allow_http": True}, {"anon": True}),
+            ({"endpoint": "http://h", "use_ssl": False}, {"endpoint_url": "http://h", "use_ssl": False}),
+            ({"aws_region": "r"}, {"client_kwargs": {"region_name": "r"}}),
+        ],
+    )
+    def test_settings_of_s3_for_fsspec(self, given: dict[str, Any], expected: dict[str, Any]) -> None:
+        pytest.importorskip("s3fs")
+        found = for_fsspec("s3://bucket", given, 3)
+        waits = {"connect_timeout": 3, "read_timeout": 3, "retries": {"max_attempts": 0}}
+        assert found == {**expected, "config_kwargs": waits}
+
+    def test_settings_that_fsspec_does_not_have(self) -> None:
+        pytest.importorskip("s3fs")
+        with pytest.raises(TypeError, match="'acess_key_id'"):
+            for_fsspec("s3://bucket", {"acess_key_id": "x"}, 3)
+        assert for_fsspec("sftp://host", {"username": "x"}, 3) == {"username": "x"}
+
+    @pytest.mark.parametrize(
+        ("scheme", "given", "expected"),
+        [
+            ("gs", {"google_service_account": "key.json"}, {"token": "key.json"}),
+            ("gs", {"skip_signature": True}, {"token": "anon"}),
+            (
+                "abfs",
+                {"azure_storage_account_name": "n", "sas_key": "s"},
+                {"account_name": "n", "sas_token": "s"},
+            ),
+        ],
+    )
+    def test_settings_of_other_stores_for_fsspec(
+        self, monkeypatch: pytest.MonkeyPatch, scheme: str, given: dict[str, Any], expected: dict[str, Any]
+    ) -> None:
+        fsspec = pytest.importorskip("fsspec")
+
+        class Package:
+            """The parameters of gcsfs and adlfs, which are not installed."""
+
+            def __init__(
+                self, token: Any = None, account_name: Any = None, sas_token: Any = None
+            ) -> None: ...
+
+        monkeypatch.setattr(fsspec, "get_filesystem_class", lambda name: Package)
+        assert for_fsspec(f"{scheme}://bucket", given, 3) == expected
+        with pytest.raises(TypeError, match="'nonsense'"):
+            for_fsspec(f"{scheme}://bucket", {"nonsense": 1}, 3)
+
     @pytest.mark.parametrize(
         ("given", "expected"), [("20GB", 20 * 10**9), ("1.5 KiB", 1536), (7, 7), ("5b", 5)]
     )
