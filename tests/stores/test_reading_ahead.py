@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class TestAhead:
         self, server: RangeServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store, key = open_store(server.url("a"))
-        monkeypatch.setattr(store, "gap", 100)
+        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 100)
         ahead = Ahead()
         first = ahead.ask(store, key, *ranges((0, 100), (150, 200), (5000, 6000)), None)
         assert [piece.stop for piece in first.pieces] == [200, 6000] and first.num_bytes == 1200
@@ -200,6 +200,34 @@ class TestPasses:
         server.requests.clear()
         assert sorted(self.ids(dataset)) == list(range(sum(COUNTS)))
         assert not server.requests
+
+    @pytest.mark.parametrize("batch_size", [None, 8])
+    def test_a_mix_asks_ahead_of_its_window(
+        self, server: RangeServer, folder: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int | None
+    ) -> None:
+        from tfrecord.torch import MultiTFRecordDataset
+
+        def mix(place: Callable[[str], Any]) -> Any:
+            return MultiTFRecordDataset.from_datasets(
+                [place("0.tfrecord"), place("1.tfrecord")],
+                [1, 1],
+                infinite=False,
+                shuffle=True,
+                features={"id": tfrecord.FixedLenFeature((), "int")},
+                batch_size=batch_size,
+            )
+
+        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 0)
+        monkeypatch.setattr("tfrecord.torch._readahead._PIECE", 8)
+        monkeypatch.setattr("tfrecord.torch._base.WINDOW", 16)
+        dataset = mix(server.url)
+        len(dataset)
+        server.requests.clear()
+        items = iter(dataset)
+        first = next(items)
+        assert after(server, 32) >= 32
+        assert self.ids([first, *items]) == self.ids(mix(folder.__truediv__))
+        assert twice(server) == 0
 
     def test_a_pass_that_is_given_up_holds_nothing(self, server: RangeServer) -> None:
         dataset = self.dataset(server, shuffle="block", batch_size=16)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from tfrecord.sampling.plans import Plan
 from tfrecord.torch._producer import BoolArray, Finish, finish_batch
 from tfrecord.torch._readahead import Later
 from tfrecord.torch._single import TFRecordDataset
-from tfrecord.torch._source import Source
+from tfrecord.torch._source import Source, SourceAhead
 
 __all__ = ["DrawOrder", "MixedBatches", "MixedItems", "MixedPass", "MixedRecords"]
 
@@ -56,13 +58,22 @@ class MixedItems:
                 splits = row_splits[begin : end + 1]
                 own = draws[splits[0] : splits[-1]]
                 number = int(numbers[begin])
+                following = None if later is None else partial(self._following, later, number, length)
                 yield from self._pass(number).items(
-                    own - number * length, splits - splits[0], padding[begin:end]
+                    own - number * length, splits - splits[0], padding[begin:end], following
                 )
+
+    def _following(self, later: Later, number: int, length: int, window: int) -> Int64Array:
+        """The draws of a later window that belong to the same pass."""
+        items = later(window)
+        if not len(items):
+            return items
+        draws = self._plan.records(items)[0] - number * length
+        return draws[(draws >= 0) & (draws < length)]
 
 
 @dataclass
-class MixedPass:
+class MixedPass(ABC):
     """One pass of a mix. A source that runs out starts another pass of its own."""
 
     datasets: list[TFRecordDataset]
@@ -70,10 +81,34 @@ class MixedPass:
     counts: list[int]
     epoch: int
     _held: dict[int, tuple[int, Any]] = field(default_factory=dict, init=False)
+    _known: dict[bytes, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 
-    def items(self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        """The items that hold these draws."""
-        raise NotImplementedError
+    @abstractmethod
+    def items(
+        self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray, later: Later | None
+    ) -> Iterator[Any]:
+        """The items that hold these draws. `later` gives the draws of the n-th window after these."""
+
+    def _resolve(self, draws: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """(source, number in that source) of each draw."""
+        return self.mix.draws(draws)
+
+    def _now(self, draws: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """`_resolve` of the draws that are read now."""
+        return self._known.pop(draws.tobytes(), None) or self._resolve(draws)
+
+    def _later(self, later: Later, number: int, window: int) -> Int64Array:
+        """What `_resolve` gives for one source's draws of a later window. It is kept until they are read:
+        a mix cannot go back without drawing everything once more."""
+        draws = later(window)
+        if not len(draws):
+            return draws
+        key = draws.tobytes()
+        if key not in self._known:
+            self._known[key] = self._resolve(draws)
+        sources, found = self._known[key]
+        chosen: Int64Array = found[sources == number]
+        return chosen
 
     def _of_pass(self, number: int, source_pass: int, make: Callable[[int, int], Any]) -> Any:
         """The result of `make` for a source's pass, cached until the next pass."""
@@ -99,16 +134,27 @@ class MixedRecords(MixedPass):
     def _make(self, number: int, source_pass: int) -> Any:
         return self.datasets[number].produce(self.epoch, source_pass, self.finishes[number])
 
-    def _items(self, number: int, drawn: Int64Array, padding: BoolArray) -> Iterator[Any]:
+    def _items(
+        self, number: int, drawn: Int64Array, padding: BoolArray, later: Later | None
+    ) -> Iterator[Any]:
         for source_pass, here, places in self._passes(number, drawn):
-            yield from self._of_pass(number, source_pass, self._make)(places, padding[here])
+            following = None if later is None else partial(self._places, later, number, source_pass)
+            yield from self._of_pass(number, source_pass, self._make)(places, padding[here], following)
 
-    def items(self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        sources, drawn = self.mix.draws(draws)
+    def _places(self, later: Later, number: int, source_pass: int, window: int) -> Int64Array:
+        """The places in a source's pass of its draws of a later window."""
+        passes, places = np.divmod(self._later(later, number, window), self.counts[number])
+        chosen: Int64Array = places[passes == source_pass]
+        return chosen
+
+    def items(
+        self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray, later: Later | None
+    ) -> Iterator[Any]:
+        sources, drawn = self._now(draws)
         running = {}
         for number in np.unique(sources).tolist():
             here = sources == number
-            running[number] = self._items(number, drawn[here], padding[here])
+            running[number] = self._items(number, drawn[here], padding[here], later)
         return (next(running[number]) for number in sources.tolist())
 
 
@@ -118,31 +164,40 @@ class MixedBatches(MixedPass):
 
     finish: Finish
     decoding: Source
+    _ahead: dict[int, SourceAhead] = field(default_factory=dict, init=False)
 
     def _make(self, number: int, source_pass: int) -> Any:
         return self.datasets[number].plan(self.epoch, source_pass)
 
-    def _positions(self, number: int, drawn: Int64Array) -> Int64Array:
-        positions = np.empty(len(drawn), np.int64)
-        for source_pass, here, places in self._passes(number, drawn):
-            positions[here] = self._of_pass(number, source_pass, self._make).records(places)[0]
-        return positions
-
-    def items(self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray) -> Iterator[Any]:
-        sources, drawn = self.mix.draws(draws)
+    def _resolve(self, draws: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """(source, position in it) of each draw."""
+        sources, drawn = super()._resolve(draws)
         positions = np.empty(len(draws), np.int64)
-        ahead = {}
+        for number in np.unique(sources).tolist():
+            here = np.flatnonzero(sources == number)
+            for source_pass, some, places in self._passes(number, drawn[here]):
+                plan = self._of_pass(number, source_pass, self._make)
+                positions[here[some]] = plan.records(places)[0]
+        return sources, positions
+
+    def items(
+        self, draws: Int64Array, row_splits: Int64Array, padding: BoolArray, later: Later | None
+    ) -> Iterator[Any]:
+        sources, positions = self._now(draws)
+        told = []
         for number in np.unique(sources).tolist():
             here = sources == number
-            positions[here] = self._positions(number, drawn[here])
-            ahead[number] = self.datasets[number].source.readahead()
-            ahead[number].window(positions[here])
+            if number not in self._ahead:
+                self._ahead[number] = self.datasets[number].source.readahead()
+            ahead = self._ahead[number]
+            ahead.window(positions[here], None if later is None else partial(self._later, later, number))
+            told.append((ahead, np.append(0, np.cumsum(here))))
         self.decoding.prepare()
         bounds = row_splits.tolist()
         for i, padded in enumerate(padding.tolist()):
             own = slice(bounds[i], bounds[i + 1])
-            for number, told in ahead.items():
-                told.reach(int((sources[: bounds[i + 1]] == number).sum()))
+            for ahead, counts in told:
+                ahead.reach(int(counts[bounds[i + 1]]))
             rows = self._rows(sources[own], positions[own])
             yield finish_batch(self.decoding, rows.payloads, rows.locate, padded, self.finish)
 

@@ -26,7 +26,7 @@ from tfrecord.sampling.permutation import Int64Array, Permutation
 from tfrecord.sampling.plans import Plan
 from tfrecord.torch._readahead import Later, Readahead
 
-__all__ = ["DROPPED", "Source", "joined"]
+__all__ = ["DROPPED", "Source", "SourceAhead", "joined"]
 
 
 # Ranges that lie near each other become one request; in more data than this, those of a batch seldom do.
