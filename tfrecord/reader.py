@@ -26,12 +26,12 @@ from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
 from tfrecord._columns.decoding import as_payloads
 from tfrecord._reading.access import check_access
 from tfrecord._reading.batches import shuffled_batches, stored_batches
+from tfrecord._reading.building import build_index, build_indexes
 from tfrecord._reading.call_text import array_text, call_text
 from tfrecord._reading.damage import DamagePolicy, OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS, Batch, RecordDecoder
 from tfrecord._reading.html import reader_html
 from tfrecord._reading.index_columns import MergedIndex, matching, read_schema
-from tfrecord._reading.indexes import build_index, build_indexes
 from tfrecord._reading.page import ReaderPage
 from tfrecord._reading.places import CLOSED
 from tfrecord._reading.runs import ReadOptions
