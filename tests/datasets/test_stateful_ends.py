@@ -83,3 +83,30 @@ class TestBlocks:
         assert new is not None and new.path == old.path
         with pytest.raises(OSError, match="another block"):
             blocks.view(old)
+
+
+def numbers_of(items: list[Any]) -> list[int]:
+    return [int(item["id"][0]) for item in items]
+
+
+def test_stateful_loader_that_batches_restored_at_an_epochs_end(make: Any) -> None:
+    """The next epoch has the same batches, in an order of the loader's: it goes on behind its last worker."""
+    paths = make([11], index=True)
+
+    def loader() -> Any:
+        return StatefulDataLoader(
+            TFRecordDataset(paths, None, {"id": "int"}, shuffle=True),
+            batch_size=3,
+            num_workers=2,
+            collate_fn=numbers_of,
+        )
+
+    whole = loader()
+    epochs = [list(whole) for _ in range(3)]
+    interrupted = loader()
+    batches = iter(interrupted)
+    assert [next(batches) for _ in range(4)] == epochs[0]
+    restored = loader()
+    restored.load_state_dict(interrupted.state_dict())
+    assert sorted(restored) == sorted(epochs[1])
+    assert list(restored) == epochs[2]

@@ -6,7 +6,6 @@ import faulthandler
 import itertools
 import os
 import pickle
-import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,27 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 from range_server import RangeServer, serve
+from remote_shards import COUNT, local, urls
 
 import tfrecord
 from indexer.errors import RemoteError
 
 pytest.importorskip("obstore")
 pytest.importorskip("aiohttp")
-
-COUNT = 3000
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three shards with indexes; labels are kept in them."""
-    folder = tmp_path_factory.mktemp("shards")
-    rng = np.random.default_rng(0)
-    options: dict[str, Any] = {"index": True, "columns": ["label"]}
-    with tfrecord.ShardedTFRecordWriter(folder / "t", 3, **options) as writer:
-        for i in range(COUNT):
-            values = rng.standard_normal(int(rng.integers(1, 400)), dtype=np.float32)
-            writer.write({"id": (i, "int"), "label": (i % 7, "int"), "values": (values, "float")})
-    return folder
 
 
 @pytest.fixture
@@ -44,20 +29,6 @@ def watchdog() -> Iterator[None]:
     faulthandler.dump_traceback_later(240, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[RangeServer]:
-    with serve(files={path.name: path.read_bytes() for path in folder.iterdir()}) as served:
-        yield served
-
-
-def urls(server: RangeServer) -> list[str]:
-    return [server.url(f"t-{i:05d}-of-00003") for i in range(3)]
-
-
-def local(folder: Path) -> tfrecord.TFRecordReader:
-    return tfrecord.TFRecordReader(folder)
 
 
 def test_the_same_answers_as_from_local_files(server: RangeServer, folder: Path) -> None:
@@ -170,7 +141,7 @@ def test_pickles_take_no_secrets_along(server: RangeServer) -> None:
     assert again[5]["id"] == reader[5]["id"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="one file only")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX only")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_goes_on(server: RangeServer, folder: Path) -> None:
     reader = tfrecord.TFRecordReader(urls(server))
@@ -274,74 +245,6 @@ class TestDatasets:
         assert sorted(int(i) for batch in loader for i in batch["id"]) == list(range(COUNT))
 
 
-class TestWithoutAnIndex:
-    """Passes that need positions of objects that have no index."""
-
-    @pytest.fixture
-    def bare(self, server: RangeServer) -> RangeServer:
-        for name in [name for name in server.files if name.endswith(".tfindex")]:
-            del server.files[name]
-        return server
-
-    def test_one_pass_finds_all_positions(self, bare: RangeServer, folder: Path) -> None:
-        features = {"id": tfrecord.FixedLenFeature((), "int"), "values": tfrecord.VarLenFeature("float")}
-        here, there = (tfrecord.TFRecordReader(paths, features=features) for paths in (folder, urls(bare)))
-        for _ in zip(there, range(3), strict=False):
-            pass  # this needs no positions
-        there.close()
-        there = tfrecord.TFRecordReader(urls(bare), features=features)
-        bare.requests.clear()
-        text = "3 files, such as http.*/t-00000-of-00003, have no index.*cache='auto'"
-        with pytest.warns(UserWarning, match=text):
-            assert len(there) == COUNT
-        data = [wanted for _, name, wanted in bare.requests if wanted and not name.endswith("index")]
-        size = sum(map(len, bare.files.values()))
-        # First bytes and samples are read once more; samples near each other share one range per file.
-        assert sum(end - start for start, end in data) < size + 4000 + 3 * (128 << 10)
-        bare.requests.clear()
-        assert there.read([5, 2999, 5]) == here.read([5, 2999, 5])
-        assert len(bare.requests) <= 3
-        again = pickle.loads(pickle.dumps(there))
-        bare.requests.clear()
-        assert again.read([7]) == here.read([7]) and len(bare.requests) <= 12
-
-    def test_the_cache_keeps_the_index(self, bare: RangeServer, folder: Path, tmp_path: Path) -> None:
-        expected = local(folder).read_raw([5, 2999]).to_list()
-        for _ in range(2):
-            reader = tfrecord.TFRecordReader(urls(bare), cache=tmp_path)
-            assert reader.read_raw([5, 2999]).to_list() == expected
-        assert len(list(tmp_path.glob("*.tfindex"))) == 3
-
-    def test_a_damaged_object_is_read_as_far_as_it_is_good(self, bare: RangeServer, folder: Path) -> None:
-        name = "t-00001-of-00003"
-        data = bytearray(bare.files[name])
-        data[-5] ^= 1  # in the payload of its last record
-        bare.files[name] = bytes(data)
-        reader = tfrecord.TFRecordReader(bare.url(name))
-        assert len(reader) == 1000 and bytes(reader.raw(998)) == bytes(local(folder).raw(1998))
-        with pytest.raises(tfrecord.ChecksumError, match="record 999"):
-            reader.read([999])
-
-    def test_an_object_that_changed_after_it_was_indexed(self, bare: RangeServer) -> None:
-        reader = tfrecord.TFRecordReader(urls(bare)[0])
-        with pytest.warns(UserWarning, match="has no index"):
-            len(reader)
-        sent = pickle.dumps(reader)
-        bare.etags = dict.fromkeys(bare.files, '"another"')
-        with pytest.raises(tfrecord.StaleIndexError, match="changed"):
-            pickle.loads(sent).read([3])
-
-    def test_a_terminal_sees_how_far_it_is(
-        self, bare: RangeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-        monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-        with pytest.warns(UserWarning, match="has no index"):
-            len(tfrecord.TFRecordReader(urls(bare)[0]))
-        size = len(bare.files["t-00000-of-00003"])
-        assert f"\rindexing t-00000-of-00003: {size:,} of {size:,} B" in capsys.readouterr().err
-
-
 def test_secrets_in_a_url_are_not_shown(folder: Path) -> None:
     with serve(files={"t": (folder / "t-00000-of-00003").read_bytes()}) as server:
         url = server.url("t").replace("http://", "http://user:canary-1@") + "?sig=canary-2"
@@ -350,50 +253,6 @@ def test_secrets_in_a_url_are_not_shown(folder: Path) -> None:
         with pytest.raises(OSError) as caught:
             tfrecord.TFRecordReader(url.replace("/t?", "/missing?"), index=False, max_retries=0)[0]
         assert "canary" not in str(caught.value)
-
-
-class TestBuild:
-    """``index="build"`` where nothing can be written beside the object."""
-
-    @pytest.fixture
-    def bare(self, server: RangeServer) -> RangeServer:
-        for name in [name for name in server.files if name.endswith(".tfindex")]:
-            del server.files[name]
-        return server
-
-    def test_it_is_kept_in_memory(self, bare: RangeServer, folder: Path) -> None:
-        url = urls(bare)[0]
-        with pytest.warns(UserWarning, match=r"read only.*kept in memory.*cache='auto'"):
-            reader = tfrecord.TFRecordReader(url, index="build")
-        here = tfrecord.TFRecordReader(folder / "t-00000-of-00003")
-        assert reader.has_index and reader.schema == here.schema
-        bare.requests.clear()
-        assert reader.read([5, 900, 5]) == here.read([5, 900, 5])
-        assert len(bare.requests) <= 3
-        assert pickle.loads(pickle.dumps(reader)).read([7]) == here.read([7])
-
-    def test_it_is_kept_in_the_cache(self, bare: RangeServer, folder: Path, tmp_path: Path) -> None:
-        options: dict[str, Any] = {"cache": tmp_path, "cache_bytes": "10MB"}
-        with pytest.warns(UserWarning, match="kept in the cache folder"):
-            first = tfrecord.TFRecordReader(urls(bare)[0], index="build", **options)
-        assert len(list(tmp_path.glob("*.tfindex"))) == 1
-        for index in ("auto", "build"):
-            again = tfrecord.TFRecordReader(urls(bare)[0], index=index, **options)
-            assert again.has_index and again.schema == first.schema
-        bare.files["t-00000-of-00003"] = (folder / "t-00001-of-00003").read_bytes()
-        bare.etags["t-00000-of-00003"] = '"2"'
-        changed = tfrecord.TFRecordReader(urls(bare)[0], **options)
-        assert not changed.has_index and changed[0] != first[0]
-
-    def test_damage_is_found(self, bare: RangeServer) -> None:
-        name = "t-00000-of-00003"
-        bare.files[name] = bare.files[name][:-1]
-        with pytest.raises(tfrecord.CorruptRecordError, match=name):
-            tfrecord.TFRecordReader(urls(bare)[0], index="build")
-
-    def test_it_replaces_nothing_that_fits(self, server: RangeServer) -> None:
-        reader = tfrecord.TFRecordReader(urls(server), index="build")
-        assert reader.has_index and {method for method, _, _ in server.requests} <= {"GET", "HEAD"}
 
 
 def test_a_pass_in_stored_order_asks_for_parts(
