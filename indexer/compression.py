@@ -8,6 +8,7 @@ from typing import Literal
 from .errors import UnsupportedCompressionError
 from .framing import is_frame
 from .inflaters import WINDOW_BITS
+from .options import near_matches
 from .sniffing import HEAD_SIZE
 from .zstd import FRAME_MAGIC
 
@@ -40,7 +41,8 @@ def normalize_compression(name: str | None) -> str:
             None,
             "unsupported_compression",
             repr(name),
-            "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB', 'ZSTD'.",
+            "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB', 'ZSTD'"
+            f"{near_matches(name.strip(), ('auto', 'NONE', 'GZIP', 'ZLIB', 'ZSTD')) or '.'}",
         )
     return known
 

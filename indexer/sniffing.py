@@ -32,7 +32,6 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"SEQ\x06", "a Hadoop SequenceFile"),
     (0, b"PAR1", "a Parquet file"),
     (0, b"ARROW1", "an Arrow IPC file"),
-    (0, b"\xff\xff\xff\xff\x10\x00\x00\x00", "an Arrow IPC stream"),
     (0, b"FEA1", "a Feather file"),
     (0, b"Obj\x01", "an Avro file"),
     (0, b"ORC", "an ORC file"),
@@ -93,10 +92,15 @@ def sniff(head: bytes, tail: bytes = b"") -> str | None:
         return "a Python pickle"
     if _is_safetensors(head):
         return "a safetensors file"
+    if head[:4] == b"\xff\xff\xff\xff" and head[8:12] == b"\x10\x00\x00\x00":
+        return "an Arrow IPC stream"
     if _is_example(head):
         return (
             "one tf.train.Example without a frame around it; TFRecordWriter.write_bytes writes it as a record"
         )
+    size, start = _varint(head, 0)
+    if size > 0 and _is_example(head[start : start + size]):
+        return "protobuf messages, each after its length; TFRecordWriter.write_bytes writes each as a record"
     return _text(head) if _is_text(head) else None
 
 

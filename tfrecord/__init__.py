@@ -28,6 +28,7 @@ from indexer import (
     UnsupportedCompressionError,
     load_index,
 )
+from indexer.options import near_matches as _near_matches
 
 from . import example_pb2, iterator_utils, reader, sampling, tools, writer
 from ._kernels.engine import engine
@@ -146,7 +147,8 @@ else:
             return _importlib.import_module("tfrecord.flight").connect
         if name == "__version__":
             return _metadata.version("tfrecord")
-        raise AttributeError(f"module 'tfrecord' has no attribute {name!r}")
+        near = _near_matches(name, __all__) if not name.startswith("_") else ""
+        raise AttributeError(f"module 'tfrecord' has no attribute {name!r}{near}")
 
     def __dir__() -> list[str]:
         # help() imports all that is named here.

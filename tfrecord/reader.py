@@ -464,6 +464,8 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
         its batch shorter.
         """
         size = check_count(batch_size, "batch_size")
+        if not isinstance(shuffle, (bool, np.bool_)):
+            raise TypeError(f"shuffle is {shuffle!r}; here it is True or False")
         names, threads = self._check_columns(columns), self._threads(num_threads)
         batches: Any
         if not shuffle:

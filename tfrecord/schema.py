@@ -16,7 +16,7 @@ from tfrecord._columns.kept import KeptColumns
 from tfrecord._kernels.codes import KINDS
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord._kernels.record_type import MESSAGES, SAMPLE, RecordType, Sample, check_record_type
-from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features
+from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features, no_feature
 
 __all__ = [
     "FeatureSchema",
@@ -106,7 +106,13 @@ class Schema(Mapping[str, FeatureSchema]):
         self.num_invalid = num_invalid
 
     def __getitem__(self, key: str) -> FeatureSchema:
-        return self._features[key]
+        try:
+            return self._features[key]
+        except KeyError:
+            raise no_feature(key, self._features) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._features
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._features)

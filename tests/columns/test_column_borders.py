@@ -208,6 +208,25 @@ def test_columns_of_nothing_known_are_missing() -> None:
     assert list(batch) == ["a"] and len(written(batch)) == 1 and not list(written(batch))
 
 
+def test_tables_of_nulls_and_of_no_columns() -> None:
+    pairs = pa.list_(pa.null(), 2)
+    assert list(written(pa.table({"id": [1, 2], "n": pa.array([None, None], pairs)}))) == ["id"]
+    with pytest.raises(ValueError, match="'n' has a null among a list's values"):
+        written(pa.table({"n": pa.array([[None, None], None], pairs)}))
+    with pytest.raises(TypeError, match="the Series is not a table"):
+        written(polars.Series("a", [1, 2]))
+    sparse = pandas.DataFrame({"x": pandas.arrays.SparseArray([0, 1, 0])})
+    assert written(sparse).to_list() == [{"x": [0]}, {"x": [1]}, {"x": [0]}]
+
+
+def test_text_of_numbers_is_refused() -> None:
+    batch = ColumnBatch({"n": [1, 2], "t": [b"a", b"b"], "u": Ragged(np.empty(0, object), [0, 0, 0])})
+    for wrong in (batch.to_arrow, batch.to_pandas, batch.to_polars):
+        with pytest.raises(TypeError, match="text names 'n', which holds int64 and not byte strings"):
+            wrong(text=["t", "n"])
+    assert batch.to_arrow(text=["t", "u"]).to_pylist() == batch.to_arrow(text=True).to_pylist()
+
+
 def test_steps_without_a_kind_go_round() -> None:
     unknown = Ragged(np.empty(0, object), [0, 0, 0])
     batch = SequenceBatch(ColumnBatch({"c": [1, 2]}), ColumnBatch({"steps": Ragged(unknown, [0, 2, 2])}))

@@ -311,6 +311,23 @@ class TestRagged:
         assert len(repr(Ragged(np.arange(100_000), [0, 100_000]))) < 200
 
 
+@pytest.mark.parametrize("index", [1.5, "3", b"x", np.float64(1)], ids=repr)
+def test_what_is_no_position_is_a_type_error(index: Any) -> None:
+    for one in (Ragged.from_list([[1], [2]]), BytesColumn.from_list([b"a", b"b"])):
+        with pytest.raises(TypeError, match="integers, slices or masks"):
+            one[index]
+    if not isinstance(index, str):
+        with pytest.raises(TypeError):
+            ColumnBatch({"x": [1, 2]})[index]
+
+
+@pytest.mark.parametrize("index", [None, True, ..., {}, set()], ids=repr)
+def test_what_chooses_no_rows_is_a_type_error(index: Any) -> None:
+    for one in (Ragged.from_list([[1], [2]]), ColumnBatch({"x": [1, 2]})):
+        with pytest.raises(TypeError, match="chosen by integers, slices or masks"):
+            one[index]
+
+
 def test_nothing_optional_is_imported() -> None:
     import subprocess
     import sys

@@ -206,3 +206,30 @@ def test_operations_leave_the_dataset_as_it_is(make: Any) -> None:
     assert repr(shorter) == f"{dataset!r}.take(2)"
     with pytest.raises(ValueError, match="count is an integer of at least 0"):
         dataset.take(-1)
+
+
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_length_that_no_record_has(tmp_path: Path, declares: bool) -> None:
+    """It would put all records into the first bucket."""
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"id": [1, 2], "tokens": [[1], [2, 3]]})
+    dataset = TFRecordDataset(path, features={"id": "int", "tokens": "int"} if declares else None)
+    with pytest.raises(KeyError, match="'tokns'.*did you mean 'tokens'"):
+        dataset.bucket_by_length("tokns", [1], [1, 1])
+    allowed = TFRecordDataset(path, allow_missing=True).bucket_by_length("tokns", [1], [2, 2])
+    assert len(allowed) == 1
+
+
+@pytest.mark.parametrize("option", ["pad_value", "max_length"])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_padding_of_a_feature_that_is_not_there(tmp_path: Path, option: str, compression: str | None) -> None:
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"tokens": [[1], [2, 3]]}, compression_type=compression)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"batch_size": 2, "ragged": "pad", "features": {"tokens": "int"}}
+    for name, error in (("tokens", None), ("tokns", KeyError)):
+        dataset = TFRecordDataset(path, **options, **{option: {name: 1}})
+        if error is None:
+            assert len(list(dataset)) == 1
+            continue
+        with pytest.raises(error, match="'tokns'; did you mean 'tokens'"):
+            list(dataset)

@@ -41,6 +41,7 @@ def saved() -> bytes:
     return out.getvalue()
 
 
+DELIMITED = example(label=ints(3))
 LOOK_ALIKES = [
     ("gzip", gzip.compress(b"x"), "gzip data"),
     ("zlib", zlib.compress(b"x"), "zlib data"),
@@ -55,6 +56,8 @@ LOOK_ALIKES = [
     ("sequencefile", b"SEQ\x06" + bytes(20), "a Hadoop SequenceFile"),
     ("parquet", b"PAR1" + bytes(20), "a Parquet file"),
     ("arrow", b"ARROW1\0\0" + bytes(20), "an Arrow IPC file"),
+    ("arrow stream", b"\xff\xff\xff\xff\x78\0\0\0\x10\0\0\0" + bytes(20), "an Arrow IPC stream"),
+    ("delimited", bytes([len(DELIMITED)]) + DELIMITED, "protobuf messages, each after its length"),
     ("avro", b"Obj\x01" + bytes(20), "an Avro file"),
     ("hdf5", b"\x89HDF\r\n\x1a\n" + bytes(20), "an HDF5 file"),
     ("sqlite", b"SQLite format 3\0" + bytes(20), "an SQLite database"),

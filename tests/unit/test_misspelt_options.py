@@ -81,3 +81,47 @@ def test_the_object_that_was_called_is_blamed(tmp_path: Any) -> None:
         reader[:].to_pandas(txt=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^RaggedFeature\(\) .*'rawe'; did you mean 'raw'"):
         tfrecord.RaggedFeature("int", rawe=True)  # type: ignore[call-arg]
+
+
+def test_other_names_are_answered_too(tmp_path: Any) -> None:
+    import tfrecord
+
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"label": [1, 2], "text": [["a"], ["b"]]}, index=True)
+    reader = tfrecord.TFRecordReader(path)
+    batch = reader[:]
+    for error, call, near in (
+        (AttributeError, lambda: tfrecord.TFRecordReder, "TFRecordReader"),
+        (KeyError, lambda: batch["lable"], "label"),
+        (KeyError, lambda: batch.select(["txet"]), "text"),
+        (KeyError, lambda: reader.schema["lable"], "label"),
+        (KeyError, lambda: reader.to_arrow(text=["txet"]), "text"),
+        (ValueError, lambda: batch.to_torch(ragged="nestde"), "nested"),
+        (ValueError, lambda: tfrecord.TFRecordReader(path, compression_type="gizp"), "GZIP"),  # type: ignore[call-overload]
+        (ValueError, lambda: tfrecord.TFRecordReader(path, on_error="skpi"), "skip"),  # type: ignore[call-overload]
+        (ValueError, lambda: tfrecord.write(path, {"x": ([1], "flaot")}), "float"),
+        (ValueError, lambda: tfrecord.write(path, {"x": [1]}, present={"xs": [True]}), "x"),
+    ):
+        with pytest.raises(error) as caught:
+            call()
+        assert f"did you mean {near!r}" in str(caught.value), caught.value
+    assert "label" in reader.schema and "lable" not in reader.schema
+
+
+def test_misspelt_values_of_datasets(tmp_path: Any) -> None:
+    torch = pytest.importorskip("tfrecord.torch")
+    import tfrecord
+
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"label": [1, 2], "text": [["a"], ["b"]]})
+    for options, near in (
+        ({"split": "exat"}, "exact"),
+        ({"shuffle": "blokc"}, "block"),
+        ({"ragged": "raged"}, "ragged"),
+    ):
+        with pytest.raises(ValueError, match=f"did you mean '{near}'"):
+            torch.TFRecordDataset(path, batch_size=2, **options)
+    batch = next(iter(torch.TFRecordDataset(path, batch_size=2)))
+    with pytest.raises(KeyError, match="no column 'lable'; did you mean 'label'"):
+        batch["lable"]
+    assert batch.get("lable") is None

@@ -38,6 +38,8 @@ def as_positions(index: Any, count: int, what: str) -> Int64Array:
         raise TypeError(f"positions of {what} must be a flat sequence of integers") from error
     if array.size == 0 and not isinstance(index, np.ndarray):
         array = array.astype(np.int64)
+    if array.ndim == 0:
+        raise TypeError(f"{what} are chosen by integers, slices or masks, not by {index!r}")
     if array.ndim != 1:
         raise IndexError(f"{what} are chosen by a one-dimensional array, got shape {array.shape}")
     if array.dtype.kind == "b":

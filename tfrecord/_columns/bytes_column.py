@@ -159,6 +159,8 @@ class BytesColumn(ArrowColumn):
         return self._select(index)
 
     def _select(self, index: Any) -> Any:
+        if isinstance(index, (str, bytes, float, np.floating)):
+            raise TypeError(f"values are chosen by integers, slices or masks, not by {index!r}")
         offsets = self.offsets.reshape(self.shape)[index]
         lengths = self.lengths.reshape(self.shape)[index]
         ids = None if self.buffer_ids is None else self.buffer_ids.reshape(self.shape)[index]

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from indexer.options import suggests_options
+from indexer.options import known_names, near_matches, suggests_options
 from tfrecord._columns.arrays import BoolArray, as_position, as_positions, is_integer
 from tfrecord._columns.batch_text import html, lines, title
 from tfrecord._columns.exports import ArrowBatch
@@ -104,7 +104,7 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
             try:
                 return self._columns[key]
             except KeyError:
-                raise KeyError(f"no column {key!r}; there are {list(self._columns)}") from None
+                raise KeyError(f"no column {key!r}{known_names(key, self._columns)}") from None
         if is_integer(key) or isinstance(key, bytes):
             raise TypeError(
                 f"a batch is indexed by name, slice or array, not {key!r}; a record is batch.row(i)"
@@ -193,7 +193,8 @@ class ColumnBatch(ArrowBatch, Mapping[str, Any]):
         in `Ragged.to_padded`). Raises ImportError with the pip command if torch is missing.
         """
         if ragged not in ("ragged", "pad", "nested"):
-            raise ValueError(f"ragged must be 'ragged', 'pad' or 'nested', got {ragged!r}")
+            near = near_matches(ragged, ("ragged", "pad", "nested"))
+            raise ValueError(f"ragged must be 'ragged', 'pad' or 'nested', got {ragged!r}{near}")
         result: dict[str, Any] = {}
         for name, column in self._columns.items():
             made = tensors_of(column) if isinstance(column, np.ndarray) else column.to_torch()

@@ -51,7 +51,7 @@ def _table(data: Any) -> Any:
             "another object with __arrow_c_stream__"
         )
     if type(data).__module__.partition(".")[0] == "polars":
-        for name, kind in data.schema.items():
+        for name, kind in getattr(data, "schema", {}).items():  # a Series has none
             if "Object" in str(kind):  # polars would hand out addresses
                 raise TypeError(f"column {name!r} holds Python objects (polars type {kind}): cast it first")
     try:
@@ -72,6 +72,8 @@ def _pandas_table(frame: Any) -> Any:
 
 def _pandas_array(series: Any, name: str) -> Any:
     pa = optional("pyarrow")
+    if isinstance(series.dtype, optional("pandas").SparseDtype):
+        series = series.sparse.to_dense()
     if isinstance(series.dtype, np.dtype):
         if series.dtype.kind in "biuf":
             return pa.array(series.to_numpy())  # a NaN is a value here, as in numpy

@@ -130,14 +130,16 @@ def _bytes(array: Any, kind: Any) -> BytesColumn | None:
 def _fixed(array: Any, valid: BoolArray, name: str) -> Any:
     """Fixed-size lists: a dense column, or a Ragged if the elements are lists of different lengths."""
     size = array.type.list_size
+    if optional("pyarrow").types.is_null(array.type.value_type):
+        if size and valid.any():
+            raise _null_among(name)
+        return Ragged(np.empty(0, object), np.zeros(len(array) + 1, np.int64))
     child, child_valid = column_of(array.values.slice(array.offset * size, len(array) * size), name)
     if isinstance(child, Ragged):
         column = Ragged(child, np.arange(len(array) + 1, dtype=np.int64) * size)
         return _cleared(column, valid)
     if not child_valid.reshape(len(array), size)[valid].all():
-        raise ValueError(
-            f"column {name!r} has a null among a list's values; a feature's values cannot be null"
-        )
+        raise _null_among(name)
     if isinstance(child, BytesColumn):
         return BytesColumn._trusted(
             child.buffers,
@@ -181,11 +183,13 @@ def _rows_of(array: Any, valid: BoolArray, column: Ragged, child_valid: BoolArra
     if not child_valid.all() and (is_null or not isinstance(column.values, Ragged)):
         counted = Ragged(child_valid, column.row_splits)
         if not _cleared(counted, valid).values.all():
-            raise ValueError(
-                f"column {name!r} has a null among a list's values; a feature's values cannot be null"
-            )
+            raise _null_among(name)
     cleared: Ragged = _cleared(column, valid)
     return cleared
+
+
+def _null_among(name: str) -> ValueError:
+    return ValueError(f"column {name!r} has a null among a list's values; a feature's values cannot be null")
 
 
 def _cleared(column: Any, valid: BoolArray) -> Any:

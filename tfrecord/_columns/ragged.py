@@ -322,7 +322,7 @@ def as_column(values: Any, what: str) -> Any:
         return _column_of(values)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{what} {error}") from None
+        raise kind(f"{what} {error}".lstrip()) from None
 
 
 def _column_of(values: Any) -> Any:

@@ -12,7 +12,7 @@ from indexer.errors import DecodeError
 from indexer.options import near_matches
 from tfrecord._columns.arrays import BoolArray
 from tfrecord._columns.bytes_column import BytesColumn
-from tfrecord._columns.ragged import Ragged, arrow_of, leaf_of
+from tfrecord._columns.ragged import Ragged, arrow_of, is_unknown, leaf_of
 from tfrecord._columns.to_arrow import masked, text_of
 from tfrecord._optional import optional
 
@@ -54,7 +54,10 @@ class TableOptions:
         return bool(present.any()) and np.array_equal(column.lengths(), present)
 
     def _values(self, name: str, column: Any, is_text: bool, present: BoolArray | None) -> Any:
-        if not is_text or not isinstance(leaf_of(column), BytesColumn):
+        leaf = leaf_of(column)
+        if is_text and self.text is not True and not (isinstance(leaf, BytesColumn) or is_unknown(leaf)):
+            raise TypeError(f"text names {name!r}, which holds {leaf.dtype} and not byte strings")
+        if not is_text or not isinstance(leaf, BytesColumn):
             return arrow_of(column, self.binary_views)
         try:
             return text_of(arrow_of(column, False))

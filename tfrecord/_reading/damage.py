@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from indexer.errors import CompressionError, CorruptRecordError, DecodeError, TFRecordError
+from indexer.options import near_matches
 from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["DAMAGE", "DamagePolicy", "OnError"]
@@ -34,7 +35,8 @@ class DamagePolicy:
 
     def __init__(self, on_error: OnError = "raise", max_skips: int | None = None) -> None:
         if not callable(on_error) and on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is {on_error!r}; it must be 'raise', 'skip' or a callable")
+            near = near_matches(on_error, ("raise", "skip"))
+            raise ValueError(f"on_error is {on_error!r}; it must be 'raise', 'skip' or a callable{near}")
         if max_skips is not None:
             if isinstance(max_skips, bool) or not hasattr(max_skips, "__index__"):
                 raise TypeError(f"max_skips is {max_skips!r}; it must be an integer or None")

@@ -13,7 +13,7 @@ from tfrecord._columns.decoding import decode_record
 from tfrecord.features import EMPTY, NAMED, Column, FeaturePlan, compile_features, other_part
 from tfrecord.schema import Schema
 
-__all__ = ["Seen", "check_known", "warn_of_absent"]
+__all__ = ["Seen", "check_known", "in_no_record", "warn_of_absent"]
 
 
 def _may_be_absent(plan: FeaturePlan) -> dict[str, Column]:
@@ -108,6 +108,15 @@ def warn_of_absent(
     )
 
 
+def in_no_record(
+    key: str, path: str, context: Collection[str], lists: Collection[str]
+) -> MissingFeatureError:
+    """The error for a feature that no record has, where its parts have others."""
+    known = [*context, *lists]
+    hint = other_part(key, context, lists) if key in known else known_names(key, known)
+    return MissingFeatureError(f"is in no record{hint}", key=key, path=path)
+
+
 def check_known(plan: FeaturePlan, sequence_plan: FeaturePlan | None, schema: Schema, path: str) -> None:
     """Compare the requested features with a schema of all records.
 
@@ -120,12 +129,7 @@ def check_known(plan: FeaturePlan, sequence_plan: FeaturePlan | None, schema: Sc
             if key in table:
                 continue
             if column.absent == NAMED:
-                known = [*schema, *schema.feature_lists]
-                hint = (
-                    other_part(key, schema, schema.feature_lists) if key in known else known_names(key, known)
-                )
-                reason = f"is in no record{hint}"
-                raise MissingFeatureError(reason, key=key, path=path)
+                raise in_no_record(key, path, schema, schema.feature_lists)
             absent.append(key)
     if absent:
         warn_of_absent(path, absent, schema, schema.feature_lists)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import TFRecordError
+from indexer.errors import MissingFeatureError, TFRecordError
 from tfrecord._columns.arrays import Int64Array, as_positions
 from tfrecord._reading.decoder import Batch, RecordDecoder
 from tfrecord._reading.index_columns import dense_plans, find_type, known_schema, read_schema
-from tfrecord._reading.missing import check_known, warn_of_absent
+from tfrecord._reading.missing import check_known, in_no_record, warn_of_absent
 from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.store import Fetched, RecordStore
 
@@ -166,6 +166,10 @@ class RecordView:
         if names:
             self.decoder.seen.warned = True
             warn_of_absent(self.store.paths[0], names, *self._known_keys())
+
+    def in_no_record(self, key: str) -> MissingFeatureError:
+        """The error for a feature that none of these records has."""
+        return in_no_record(key, self.store.paths[0], *self._known_keys())
 
     def _known_keys(self) -> tuple[list[str], list[str]]:
         """Names of features and of feature lists, for hints; from the first records if no index has them."""

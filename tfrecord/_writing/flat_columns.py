@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.options import near_matches
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.frames import is_table
 from tfrecord._columns.lists import is_list
@@ -65,7 +66,8 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
     flags = dict(present or {})
     for key in flags:
         if key not in batch:
-            refuse(ValueError, key, "present flags without a column", f"one of {list(batch)}")
+            expected = f"one of {list(batch)}{near_matches(key, batch)}"
+            refuse(ValueError, key, "present flags without a column", expected)
     columns = []
     num_rows: int | None = None
     for key, column in batch.items():
@@ -162,7 +164,7 @@ def _list_column(key: str, column: Any) -> Any:
         # The values of a feature are flat, so the dimensions of rows may differ.
         rows = [row.reshape(-1) if isinstance(row, np.ndarray) else row for row in column]
         try:
-            return as_column(rows, "rows")
+            return as_column(rows, "")
         except Exception as error:  # rows may be of any type, with an __array__ of any kind
             kind = ValueError if isinstance(error, ValueError) else TypeError
             refuse(kind, key, f"a list that gives no array ({error})", _EXPECTED, cause=error)

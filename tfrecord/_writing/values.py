@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from indexer.options import near_matches
 from tfrecord._kernels.codes import BYTES, FLOAT, INT64
 
 INT = INT64
@@ -96,7 +97,8 @@ def split_spec(key: object, spec: object, steps: bool = False) -> tuple[Any, int
         refuse(TypeError, key, f"{describe(name)} as the type name", expected)
     kind = TYPE_NAMES.get(name.strip())
     if kind is None:
-        refuse(ValueError, key, f"the type name {ascii(name[:40])}", f"one of {_SHORT_NAMES}")
+        near = near_matches(name.strip(), TYPE_NAMES)
+        refuse(ValueError, key, f"the type name {ascii(name[:40])}", f"one of {_SHORT_NAMES}{near}")
     return value, kind
 
 

@@ -128,12 +128,22 @@ def record_lengths(source: Source, key: str | Callable[[Any], Any]) -> Int64Arra
             return np.ma.filled(kept, 0).astype(np.int64)
     parts: list[Any] = [np.zeros(0, np.int64)]
     source.prepare()
+    decoder = source.view.decoder
+    if isinstance(key, str):
+        decoder.check_columns((key,))
+    is_present = callable(key) or decoder.allow_missing
     for positions in _chunks(len(source)):
         rows = source.fetch(positions)
         if len(rows) < len(positions):
             raise ValueError("bucket_by_length needs every record: on_error='skip' may leave records out")
-        measured = _feature_lengths(source, rows, key) if isinstance(key, str) else _said(source, rows, key)
+        if isinstance(key, str):
+            measured, some = _feature_lengths(source, rows, key)
+            is_present = is_present or some
+        else:
+            measured = _said(source, rows, key)
         parts.append(measured)
+    if isinstance(key, str) and not is_present and len(source):
+        raise source.view.in_no_record(key)
     return np.concatenate(parts)
 
 
@@ -141,17 +151,18 @@ def _chunks(count: int) -> Iterator[Int64Array]:
     return (np.arange(begin, min(begin + _CHUNK, count)) for begin in range(0, count, _CHUNK))
 
 
-def _feature_lengths(source: Source, rows: RowBatch, key: str) -> Int64Array:
+def _feature_lengths(source: Source, rows: RowBatch, key: str) -> tuple[Int64Array, bool]:
+    """The lengths, and whether any of the records has the feature."""
     batch: Any = source.view.decoder.batch(rows.payloads, rows.locate, (key,))
     if isinstance(batch, SequenceBatch):
         batch = batch.feature_lists if key in batch.feature_lists else batch.context
     if not isinstance(batch, ColumnBatch):
         raise ValueError("records of bytes have no features to measure: give a function as key")
-    column = batch[key]
+    column, some = batch[key], bool(batch.present[key].any())
     if isinstance(column, Ragged):
-        return column.lengths()
+        return column.lengths(), some
     shape: tuple[int, ...] = getattr(column, "shape", (len(column),))
-    return np.full(len(rows), shape[1] if len(shape) > 1 else 1, np.int64)
+    return np.full(len(rows), shape[1] if len(shape) > 1 else 1, np.int64), some
 
 
 def _said(source: Source, rows: RowBatch, key: Callable[[Any], Any]) -> Int64Array:

@@ -193,6 +193,7 @@ class MixedBatches(MixedPass):
             ahead.window(positions[here], None if later is None else partial(self._later, later, number))
             told.append((ahead, np.append(0, np.cumsum(here))))
         self.decoding.prepare()
+        self.finish.check(self.decoding)
         bounds = row_splits.tolist()
         for i, padded in enumerate(padding.tolist()):
             own = slice(bounds[i], bounds[i + 1])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from indexer.compression import Compression
-from indexer.options import check_options
+from indexer.options import check_options, near_matches
 from tfrecord.features import one_of
 from tfrecord.flight.addresses import is_service_url
 from tfrecord.flight.client import connect
@@ -79,7 +79,8 @@ class DatasetOptions:
 
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
-            raise ValueError(f"split is one of {', '.join(map(repr, SPLITS))}, got {self.split!r}")
+            splits, near = ", ".join(map(repr, SPLITS)), near_matches(self.split, SPLITS)
+            raise ValueError(f"split is one of {splits}, got {self.split!r}{near}")
         if self.seed is not None:
             as_integer(self.seed, "seed")
         if self.batch_size is not None:
@@ -115,7 +116,8 @@ def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int
     if shuffle is None:
         shuffle = False
     if not isinstance(shuffle, bool) and shuffle != "block":
-        raise ValueError(f"shuffle is False, True or 'block', got {shuffle!r}")
+        near = near_matches(shuffle, ("block",))
+        raise ValueError(f"shuffle is False, True or 'block', got {shuffle!r}{near}")
     return shuffle, check_queue_size(queue_size) if queue_size else None
 
 

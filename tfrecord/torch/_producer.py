@@ -53,6 +53,11 @@ class Finish:
     ragged: RaggedOptions = RaggedOptions()
     mark_padding: bool = False
 
+    def check(self, source: Source) -> None:
+        """Raise KeyError if `pad_value` or `max_length` names a feature that the source does not have."""
+        if self.ragged.names and source.view.record_type != "bytes":
+            source.view.decoder.check_columns(self.ragged.names)
+
     def record(self, item: Any, padding: bool, path: str, record: int) -> Any:
         """One record, marked and transformed; DROPPED if the transform drops it."""
         if self.mark_padding:
@@ -131,6 +136,7 @@ def produce_items(
     source.prepare()
     ahead.window(positions, None if later is None else following)
     if batches:
+        finish.check(source)
         return _batches(source, ahead, positions, row_splits, padding, finish)
     return _records(source, ahead, positions, padding, finish)
 
@@ -213,6 +219,7 @@ def payload_batches(
     """Batches of payloads that arrive one by one, and which is the last."""
     held: list[tuple[str, int, Any]] = []
     source.prepare()
+    finish.check(source)
     for record, last in with_last(records):
         held.append(record)
         if len(held) == batch_size or (last and not drop_last):

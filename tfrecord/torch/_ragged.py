@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from indexer.options import near_matches
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch, TensorRagged
 from tfrecord.torch._workers.packing import TensorDict
 
@@ -30,7 +31,8 @@ class RaggedOptions:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise ValueError(f"ragged is one of {', '.join(map(repr, _KINDS))}, got {self.kind!r}")
+            kinds, near = ", ".join(map(repr, _KINDS)), near_matches(self.kind, _KINDS)
+            raise ValueError(f"ragged is one of {kinds}, got {self.kind!r}{near}")
         given = {
             "pad_value": self.pad_value,
             "max_length": self.max_length,
@@ -43,6 +45,12 @@ class RaggedOptions:
         for length in lengths:
             _check_width("max_length", length, 0)
         _check_width("pad_to_multiple_of", self.pad_to_multiple_of, 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features that some option names."""
+        named = [option for option in (self.pad_value, self.max_length) if isinstance(option, Mapping)]
+        return tuple({name: None for option in named for name in option})
 
     def value_of(self, name: str) -> Any:
         """The value that pads short rows of a feature."""

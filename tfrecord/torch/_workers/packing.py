@@ -8,11 +8,12 @@ dtype; the receiver's tensors are views of its copy of the buffer.
 from __future__ import annotations
 
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch.utils.data import get_worker_info
 
+from indexer.options import known_names
 from tfrecord._columns.batch import TensorRagged
 from tfrecord.torch._workers import blocks
 
@@ -25,6 +26,9 @@ _ALIGNMENT = 64
 
 class TensorDict(dict[str, Any]):
     """A batch: a dict of tensors, lists of bytes and ragged columns, sent between processes as one."""
+
+    def __missing__(self, key: object) -> NoReturn:
+        raise KeyError(f"no column {key!r}{known_names(key, self)}")
 
     def __copy__(self) -> TensorDict:
         return TensorDict(self)
