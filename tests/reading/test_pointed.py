@@ -14,6 +14,7 @@ from compressed import PACKERS, framed, payloads, text
 
 import tfrecord
 from indexer import inflaters
+from indexer.build_many import build_indexes
 from indexer.errors import CorruptRecordError, IndexFileError, StaleIndexError, TFRecordError
 from indexer.formats import load_index, write_index
 from indexer.framing import VERIFY_LENGTHS
@@ -30,6 +31,23 @@ def pack(folder: Path, packer: str, seed: int = 0, size: int = 4 << 20) -> tuple
     path = folder / f"{packer}{seed}.tfrecord"
     path.write_bytes(PACKERS[packer](framed(records), rng))
     return path, records
+
+
+RECORDS_OF_2_0 = [bytes([65 + number]) * 7 * number for number in range(5)]
+GZIP_OF_2_0 = bytes.fromhex(
+    "1f8b0800000000000203636080004de619ec375e352d6287f2775f9f2fe8040146bbc41df9a0c2479f66da3ba300d32b"
+    "760745a1b2d756676bbb60032bb64556c840159d383855d6150fd8a8b3fe3d007e35a8a296000000"
+)
+INDEX_OF_2_0 = bytes.fromhex(
+    "544652494e44455801000000b1000000239708570000000089ab6e756d5f7265636f72647305a966696c655f73697a65"
+    "58ab73747265616d5f73697a65cc96a86d74696d655f6e73cf0de0b6b3a7640000ab636f6d7072657373696f6ea4677a"
+    "6970ab66696e6765727072696e74cf00000096a2a8357ea86d6574616461746181ab7265636f72645f74797065a56279"
+    "746573a66172726179739295a0a33c75389105cd0100ce01b4db1695a0a33c75389105cd0140ce7fe62e77aa696e6465"
+    "785f73697a65cd0168000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "000000000000000000000000000000000000000000000000100000000000000027000000000000004500000000000000"
+    "6a0000000000000000000000000000000000000000000000000000000000000000000000000000000700000000000000"
+    "0e0000000000000015000000000000001c00000000000000"
+)
 
 
 @pytest.fixture
@@ -130,6 +148,22 @@ def test_points_where_there_are_none(tmp_path: Path) -> None:
             reader.read_raw([0, 1])
     with TFRecordReader(path, record_type="bytes") as reader:
         assert bytes(reader.raw(0)) == records[0]
+
+
+def test_an_index_of_2_0_has_no_points(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord.gz"
+    path.write_bytes(GZIP_OF_2_0)
+    Path(f"{path}.tfindex").write_bytes(INDEX_OF_2_0)
+    with TFRecordReader(path, record_type="bytes") as reader:
+        assert reader.has_index
+        assert as_list(reader.read_raw([4, 0, 2])) == [RECORDS_OF_2_0[place] for place in (4, 0, 2)]
+        assert [bytes(payload) for _, payload in reader.iter_file(0, start=3)] == RECORDS_OF_2_0[3:]
+    with TFRecordReader(path, record_type="bytes", access="points") as reader:
+        with pytest.raises(IndexFileError, match=r"needs an extended index with points.*tfrecord index"):
+            reader.raw(4)
+    assert [result.status for result in build_indexes(path)] == ["built"]
+    with TFRecordReader(path, record_type="bytes", access="points") as reader:
+        assert bytes(reader.raw(4)) == RECORDS_OF_2_0[4]
 
 
 def test_a_wrong_name_of_access(packed: Any) -> None:
