@@ -104,11 +104,6 @@ def build_index(
         else:
             _refuse_to_lose(earlier, path, format, collector is not None)
     index = _scanned(data_path, collector, num_threads, compression_type, progress)
-    if index.compression in WINDOW_BITS and index.points is None and format == "extended":
-        warn_caller(
-            f"{path}: no zlib library was found, so the index has no points to enter the compressed file at: "
-            "random access will decompress the whole file first"
-        )
     if format == "text" and index.compression:
         raise UnsupportedCompressionError(
             path,
@@ -156,7 +151,7 @@ def _scanned(
     path = path_name(data_path)
     try:
         with shown(progress, os.path.basename(path)) as report:
-            return scan_index(
+            index = scan_index(
                 data_path,
                 verify=VERIFY_ALL,
                 compression_type=compression_type,
@@ -167,6 +162,12 @@ def _scanned(
             )
     except (DecodeError, FeatureKindError, MissingFeatureError) as error:
         raise error.at(path, error.record) from None
+    if index.compression in WINDOW_BITS and index.points is None:
+        warn_caller(
+            f"{path}: no zlib library was found, so the index has no points to enter the compressed file at: "
+            "random access will decompress the whole file first"
+        )
+    return index
 
 
 def object_version(target: str) -> str | None:
