@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import msgpack
@@ -30,12 +31,12 @@ from .errors import IndexFileError, TruncatedRecordError
 from .files import DataFile
 from .fingerprint import DIGEST_SIZE
 from .framing import FRAME_OVERHEAD, crc32c
-from .index import RecordIndex
+from .index import IndexSummary, RecordIndex
 from .inflaters import WINDOW_BITS
 from .points import Points
 from .stored_columns import StoredArray, StoredColumns
 
-__all__ = ["MAGIC", "PREFIX_SIZE", "Fail", "check_arrays", "load_extended", "write_index"]
+__all__ = ["MAGIC", "PREFIX_SIZE", "Fail", "check_arrays", "load_extended", "summarize", "write_index"]
 
 # Makes the error for a reason.
 Fail = Callable[[str], IndexFileError]
@@ -45,6 +46,7 @@ _VERSION = 1
 _PREFIX = struct.Struct("<8s4I")
 PREFIX_SIZE = _PREFIX.size
 _ALIGNMENT = 64
+_POSITION = 8  # bytes of an offset or a length
 # More than any schema needs. A hostile header is refused before it is read, or before its many small parts
 # take a hundred times their size in memory.
 _MOST_HEADER = 16 << 20
@@ -144,6 +146,32 @@ def _header(
 
 
 def load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fail) -> RecordIndex:
+    with _valid(fail):
+        return _from_fields(file, _fields(file, head, fail), data_name, fail)
+
+
+def summarize(file: DataFile, size: int, data_name: str, fail: Fail) -> IndexSummary | None:
+    """The summary of an index file of ``size`` bytes, of which ``file`` has the first ones; None if these do
+    not hold all of its header."""
+    head = file.head(PREFIX_SIZE)
+    if len(head) == PREFIX_SIZE and file.size < min(size, PREFIX_SIZE + _PREFIX.unpack(head)[2]):
+        return None
+    with _valid(fail):
+        stated = _stated(_fields(file, head, fail), size)
+        known = {name: stated[name] for name in ("file_size", "stream_size", "compression", "metadata")}
+        return IndexSummary(data_name, file.path, stated["num_records"], **known)
+
+
+@contextmanager
+def _valid(fail: Fail) -> Iterator[None]:
+    """Whatever the fields of a header make Python raise is their fault."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise fail(f"its header is not valid ({type(error).__name__}: {error})") from None
+
+
+def _fields(file: DataFile, head: bytes, fail: Fail) -> Any:
     if len(head) < _PREFIX.size:
         raise fail("the file is truncated")
     _, version, length, checksum, zero = _PREFIX.unpack(head)
@@ -154,25 +182,23 @@ def load_extended(file: DataFile, head: bytes, data_name: str | None, fail: Fail
     packed = file.view(_PREFIX.size, length)
     if crc32c(packed) != checksum:
         raise fail("the checksum of its header does not match")
-    try:
-        fields = _unpacked(packed)
-        return _from_fields(file, fields, data_name, fail)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise fail(f"its header is not valid ({type(error).__name__}: {error})") from None
+    return _unpacked(packed)
 
 
 def _unpacked(packed: memoryview) -> Any:
     """The fields of a header; `ValueError` if there are too many."""
+    most = _MOST_PARTS
+    if len(packed) <= most:  # each part takes at least a byte
+        return msgpack.unpackb(packed)
     parts = 0
 
     def count(part: Any) -> Any:
         nonlocal parts
         parts += 1
-        if parts > _MOST_PARTS:
+        if parts > most:
             raise ValueError("it has too many parts")
         return part
 
-    most = _MOST_PARTS
     return msgpack.unpackb(packed, list_hook=count, object_hook=count, max_array_len=most, max_map_len=most)
 
 
@@ -183,14 +209,22 @@ def _number(fields: dict[str, Any], key: str, most: int = (1 << 64) - 1) -> int:
     return value
 
 
-def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail) -> RecordIndex:
-    if _number(fields, "index_size") != file.size:
-        raise ValueError(f"the file should have {fields['index_size']} bytes, and has {file.size}")
+def _stated(fields: Any, size: int) -> dict[str, Any]:
+    """The checked fields of a header, except for those about arrays; ``size``: that of the index file."""
+    if _number(fields, "index_size") != size:
+        raise ValueError(f"the file should have {fields['index_size']} bytes, and has {size}")
     count, stream_size = _number(fields, "num_records"), _number(fields, "stream_size")
     if count * FRAME_OVERHEAD > stream_size:
         raise ValueError("more records than the data has room for")
+    if count * 2 * _POSITION > size:
+        raise ValueError("more records than the arrays have room for")
+    if count == 0 and stream_size:
+        raise ValueError("no records, but bytes")
+    file_size = _number(fields, "file_size")
     if fields["compression"] not in _COMPRESSIONS:
         raise ValueError("unknown compression")
+    if fields["compression"] == "" and file_size != stream_size:
+        raise ValueError("two sizes for one plain file")
     if not isinstance(fields["metadata"], dict):
         raise ValueError("metadata is not a map")
     mtime_ns = fields["mtime_ns"]
@@ -204,6 +238,24 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
     etag = fields.get("etag")
     if etag is not None and not isinstance(etag, str):
         raise ValueError("etag is not text")
+    fingerprint = None if fields["fingerprint"] is None else _number(fields, "fingerprint")
+    return {
+        "num_records": count,
+        "file_size": file_size,
+        "stream_size": stream_size,
+        "compression": fields["compression"],
+        "metadata": fields["metadata"],
+        "mtime_ns": mtime_ns,
+        "fingerprint": fingerprint,
+        "digest": digest,
+        "settled": settled,
+        "etag": etag,
+    }
+
+
+def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail) -> RecordIndex:
+    stated = _stated(fields, file.size)
+    count = stated.pop("num_records")
     arrays = [_view(file, entry) for entry in fields["arrays"]]
     if len(arrays) < 2 or any(len(array) != count for _, array in arrays):
         raise ValueError("the arrays have the wrong size")
@@ -214,24 +266,12 @@ def _from_fields(file: DataFile, fields: Any, data_name: str | None, fail: Fail)
         arrays[1][1],
         path=data_name,
         index_path=file.path,
-        file_size=_number(fields, "file_size"),
-        compression=fields["compression"],
-        stream_size=stream_size,
-        metadata=fields["metadata"],
         columns=_columns(file, fields, arrays, fail),
         format="extended",
-        mtime_ns=mtime_ns,
-        fingerprint=None if fields["fingerprint"] is None else _number(fields, "fingerprint"),
-        digest=digest,
-        settled=settled,
-        etag=etag,
         points=_points(file, fields, fail),
         file=file if file.mapped else None,
+        **stated,
     )
-    if index.compression == "" and index.file_size != index.stream_size:
-        raise ValueError("two sizes for one plain file")
-    if count == 0 and stream_size:
-        raise ValueError("no records, but bytes")
     if count:
         index.entry(0)
         index.entry(count - 1)

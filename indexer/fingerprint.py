@@ -25,12 +25,12 @@ from .framing import (
     frame_header,
     is_frame,
 )
-from .index import RecordIndex
+from .index import IndexSummary, RecordIndex
 from .inputstream import open_stream
 from .stored_columns import StoredColumns
 from .streams import iter_chunks
 
-__all__ = ["DIGEST_SIZE", "Digest", "bind_index", "digest", "fingerprint", "is_settled"]
+__all__ = ["DIGEST_SIZE", "Digest", "bind_index", "digest", "fingerprint", "is_settled", "size_misfit"]
 
 DIGEST_SIZE = 16
 _SAMPLES = 8
@@ -235,11 +235,19 @@ def _ask_ahead(index: RecordIndex, data: DataFile) -> object:
     return data.advise(np.stack((starts, sizes), axis=1))
 
 
+def size_misfit(index: RecordIndex | IndexSummary, size: int) -> str | None:
+    """Why the index does not belong to data of ``size`` bytes, if that is so."""
+    return (
+        None if index.file_size == size else f"the data has {size} bytes, the index is for {index.file_size}"
+    )
+
+
 def _misfit(index: RecordIndex, data: DataFile) -> str | None:
     """Why the index does not belong to this data. Damage to single records does not count: reads find it."""
     other = "the data is not what was indexed (its content differs)"
-    if index.file_size != data.size:
-        return f"the data has {data.size} bytes, the index is for {index.file_size}"
+    reason = size_misfit(index, data.size)
+    if reason is not None:
+        return reason
     if data.remote and data.etag is not None and data.etag == index.etag:
         return None
     if index.compression or not len(index):

@@ -6,6 +6,7 @@ Text: one line ``offset size`` per record, where size is that of the whole frame
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
@@ -13,11 +14,11 @@ import numpy as np
 
 from .compression import HEAD_SIZE, detect, is_frame
 from .errors import IndexFileError, StaleIndexError
-from .extendedindex import MAGIC, PREFIX_SIZE, Fail, check_arrays, load_extended, write_index
+from .extendedindex import MAGIC, PREFIX_SIZE, Fail, check_arrays, load_extended, summarize, write_index
 from .files import BytesFile, DataFile, open_data, path_name
-from .fingerprint import bind_index
+from .fingerprint import bind_index, size_misfit
 from .framing import FRAME_OVERHEAD
-from .index import RecordIndex
+from .index import IndexSummary, RecordIndex
 from .options import suggests_options
 from .paths import find_index
 from .textindex import format_text, parse_text
@@ -25,6 +26,7 @@ from .textindex import format_text, parse_text
 __all__ = [
     "MAGIC",
     "load_index",
+    "load_summary",
     "text_lines",
     "verify_arrays",
     "write_index",
@@ -91,6 +93,27 @@ def load_index(index_path: Any, data_path: Any = None) -> RecordIndex:
     finally:
         if opened is not data_path:
             opened.close()
+
+
+def load_summary(index_path: str, data_path: str) -> IndexSummary | None:
+    """What the header of a local extended index says. None for a text index, and for a header longer than 32
+    KiB: these need `load_index`.
+
+    `StaleIndexError` if the data file has another size, `IndexFileError` if the header is damaged.
+    """
+    with open(index_path, "rb", buffering=0) as file:
+        start, size = file.read(_LOOK), os.fstat(file.fileno()).st_size
+    if not start.startswith(MAGIC):
+        return None
+
+    def fail(reason: str) -> IndexFileError:
+        return IndexFileError(data_path, index_path, reason)
+
+    found = summarize(BytesFile(index_path, memoryview(start)), size, data_path, fail)
+    reason = None if found is None else size_misfit(found, os.stat(data_path).st_size)
+    if reason is not None:
+        raise StaleIndexError(data_path, index_path, reason)
+    return found
 
 
 def _index_of_data(file: DataFile) -> str | None:

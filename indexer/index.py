@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from .framing import FRAME_OVERHEAD, UInt64Array
 from .points import Points
 from .stored_columns import StoredColumns
 
-__all__ = ["RecordIndex"]
+__all__ = ["IndexSummary", "RecordIndex"]
 
 
 class RecordIndex:
@@ -269,6 +270,25 @@ class RecordIndex:
         follows = ends[:-1] if len(offsets) == len(lengths) else ends
         whole = last < len(self) or ends[-1] == size
         return bool(whole and offsets[0] == begins and np.array_equal(follows, offsets[1:]))
+
+
+@dataclass(frozen=True)
+class IndexSummary:
+    """What the header of an index says; its arrays were not looked at.
+
+    `len` is the number of records; the rest is as in `RecordIndex`.
+    """
+
+    path: str
+    index_path: str
+    num_records: int
+    file_size: int
+    stream_size: int
+    compression: str
+    metadata: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return self.num_records
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -49,7 +49,8 @@ def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = Fals
         folders[:] = sorted((name for name in folders if not name.startswith((".", "_"))), key=natural_key)
         if not recursive:
             folders.clear()
-        paths = [path for path in (os.path.join(root, name) for name in names) if os.path.isfile(path)]
+        candidates = [os.path.join(root, name) for name in names if is_candidate(name)]
+        paths = list(filter(os.path.isfile, candidates))
         found.extend([path for path in _usual(paths) if is_data_name(path)] if usual_only else paths)
     return found if usual_only else _usual(found)
 

@@ -63,16 +63,18 @@ def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
     Shards in the same folder count as present whether they were given or not.
     """
     found: dict[tuple[str, str, str, str], set[int]] = {}
+    seen: dict[str, set[str]] = {}
     for path in paths:
         folder, name = os.path.split(path)
         shard = shard_name(name)
         if shard is not None:
+            seen.setdefault(folder, set()).add(name)
             found.setdefault((folder, shard.base, shard.total, shard.tail), set()).add(shard.number)
-    for folder in {key[0] for key in found}:
+    for folder, names in seen.items():
         if not os.path.isdir(folder or "."):
             continue
         for name in os.listdir(folder or "."):
-            shard = shard_name(name)
+            shard = None if name in names else shard_name(name)
             key = None if shard is None else (folder, shard.base, shard.total, shard.tail)
             if shard is not None and key in found:
                 found[key].add(shard.number)
@@ -91,14 +93,15 @@ def expand_shards(paths: Any, store: StoreOptions | None = None) -> list[str]:
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     names = map(path_name, items)
     given = {Url(name) if is_url(name) else name for name in names}  # without the signature of a URL
-    for group in shard_sets(path for path in found if path not in given):
+    groups = shard_sets(path for path in found if path not in given)
+    for group in groups:
         if not group.complete and is_url(group.pattern):
             group = _listed_set(group, store or getattr(found[0], "options", None))
         if not group.complete:
             warn_caller(printable(str(group)))
     for folder in given:
         if os.path.isdir(folder):
-            _warn_of_folder(folder, found)
+            _warn_of_folder(folder, found, groups)
     return found
 
 
@@ -108,20 +111,20 @@ def _listed_set(group: ShardSet, store: StoreOptions | None) -> ShardSet:
     return next((other for other in beside if other.pattern == group.pattern), group)
 
 
-def _warn_of_folder(folder: str, found: list[str]) -> None:
-    """Warn if the files of a folder may not be what the user means."""
-    inside = [path for path in found if os.path.dirname(path) == folder.rstrip("/")]
-    sets = shard_sets(inside)
+def _warn_of_folder(folder: str, found: list[str], groups: list[ShardSet]) -> None:
+    """Warn if the files of a folder may not be what the user means. ``groups``: the sets of those found."""
+    base = folder.rstrip("/")
+    sets = [group for group in groups if os.path.dirname(group.pattern) == base]
     if len(sets) > 1:
         names = ", ".join(group.pattern for group in sets[:_LISTED])
         hint = f"use a glob to choose one: {sets[0].pattern}"
         warn_caller(
             printable(f"folder {folder} holds {len(sets)} sets of shards ({names}); all are read; {hint}")
         )
-    known = set(inside)
-    others = (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
-    left = islice((path for path in others if path not in known and is_candidate(path)), _LOOKED_AT)
-    looking = [path for path in left if _looks_like_data(path)]
+    known = {os.path.basename(path) for path in found if os.path.dirname(path) == base}
+    others = sorted(name for name in os.listdir(folder) if name not in known and is_candidate(name))
+    left = [os.path.join(folder, name) for name in others[:_LOOKED_AT]]
+    looking = list(filter(_looks_like_data, left))
     if looking:
         names = ", ".join(map(os.path.basename, looking[:_LISTED]))
         hint = "to read them, name them or use a glob"

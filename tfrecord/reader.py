@@ -144,15 +144,18 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
     of batch: ``TFRecordReader[SequenceBatch]`` with ``sequence_features`` or
     ``record_type="sequence_example"``, ``TFRecordReader[BytesColumn]`` with ``record_type="bytes"``.
 
-    With an extended index, opening takes the same time for any number of records. A reader can be pickled
-    (its options, not its handles) and used by forked and spawned processes and by several threads at once.
-    It keeps few files open, however many there are.
+    With an extended index, opening takes the same time for any number of records. If there are more than 64
+    local files, each with an index beside it, opening does not read the indexes. Their headers are read
+    when a record or the length is first requested, and the rest of an index when a record of its file is. A
+    reader can be pickled (its options, not its handles) and used by forked and spawned processes and by
+    several threads at once. It keeps few files open, however many there are.
 
     Raises:
         FileNotFoundError: nothing was found.
         ValueError: an option has an invalid value.
         TypeError: an option has the wrong type.
-        StaleIndexError: an index does not match its file.
+        StaleIndexError: an index does not match its file If indexes are read later
+            (see above), this is raised then.
     """
 
     @overload

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from indexer.display import html_table, text_table
 from indexer.errors import FeatureKindError, IndexFileError
-from indexer.index import RecordIndex
+from indexer.index import IndexSummary, RecordIndex
 from tfrecord._columns.kept import KeptColumns
 from tfrecord._kernels.codes import KINDS
 from tfrecord._kernels.engine import decode_kernel as kernel
@@ -27,6 +27,8 @@ __all__ = [
     "invalid_text",
     "merge_schemas",
 ]
+
+_Index = TypeVar("_Index", RecordIndex, IndexSummary)
 
 _RECORDS_AT_ONCE = 1024
 # A file with more different keys than this gets no schema, as it would say nothing useful.
@@ -274,7 +276,7 @@ def _is_clean(key: str, entry: list[int] | None) -> bool:
     return bool(entry and entry[0]) and min(key, default=" ") >= " "
 
 
-def check_metadata(index: RecordIndex) -> RecordIndex:
+def check_metadata(index: _Index) -> _Index:
     """The index, if its metadata has the form that `SchemaCollector` makes; else `IndexFileError`."""
     kind, schema = index.metadata.get("record_type"), index.metadata.get("schema")
     looked = index.metadata.get("looked_at")

@@ -159,6 +159,7 @@ def _shards(folder: Path, shards: int) -> _Steps:
     kept = pickle.dumps(reader)
     yield "open", shards, lambda: tfrecord.TFRecordReader(plain)
     yield "open with indexes", shards, lambda: tfrecord.TFRecordReader(indexed)
+    yield "open with indexes, read one record", shards, lambda: tfrecord.TFRecordReader(indexed)[0]
     yield "pickle", shards, lambda: pickle.dumps(reader)
     yield "unpickle", shards, lambda: pickle.loads(kept)
     positions = np.random.default_rng(0).integers(0, shards, _DRAWN)

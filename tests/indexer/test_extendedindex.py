@@ -12,8 +12,8 @@ import pytest
 from collected import PAYLOADS
 
 from indexer.build import build_index, scan_index
-from indexer.errors import IndexFileError
-from indexer.formats import MAGIC, load_index, verify_arrays, write_index
+from indexer.errors import IndexFileError, StaleIndexError
+from indexer.formats import MAGIC, load_index, load_summary, verify_arrays, write_index
 from indexer.framing import VERIFY_ALL, crc32c
 from indexer.index import RecordIndex
 
@@ -247,3 +247,50 @@ def test_metadata_that_no_header_can_hold() -> None:
     with pytest.raises(ValueError, match="an index holds at most"):
         write_index(file, RecordIndex([], [], metadata={"x": "y" * (17 << 20)}))
     assert not file.getvalue()
+
+
+# ---- summaries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_a_summary_says_what_the_index_says(compression: str, make_file: Any, tmp_path: Path) -> None:
+    data, place = make_file(PAYLOADS, "a.tfrecord.x", compression), str(tmp_path / "i")
+    index = build_index(data, place).replace(metadata={"record_type": "bytes", "long": "x" * 50})
+    Path(place).write_bytes(extended(index))
+    found, whole = load_summary(place, str(data)), load_index(place, data)
+    assert found is not None and len(found) == len(whole) == 4
+    for name in ("path", "index_path", "file_size", "stream_size", "compression", "metadata"):
+        assert getattr(found, name) == getattr(whole, name)
+    with open(data, "ab") as file:
+        file.write(b"more")
+    with pytest.raises(StaleIndexError, match=r"the data has \d+ bytes, the index is for"):
+        load_summary(place, str(data))
+
+
+def test_what_has_no_summary(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "i"
+    build_index(data, place, format="text")
+    assert load_summary(str(place), str(data)) is None
+    index = scan_index(data)
+    place.write_bytes(extended(index.replace(metadata={"long": "x" * 40_000})))
+    assert load_summary(str(place), str(data)) is None
+    assert load_index(place, data).metadata == {"long": "x" * 40_000}
+
+
+def test_a_damaged_header_gives_no_summary(data: Path, stored: Path) -> None:
+    """What a summary is given for, an index is loaded from too, except for what its arrays are."""
+    content = stored.read_bytes()
+    end = 24 + struct.unpack_from("<I", content, 12)[0]
+    damaged = [content[:cut] for cut in range(len(MAGIC), len(content))]
+    damaged += [
+        content[:place] + bytes([content[place] ^ 0x20]) + content[place + 1 :] for place in range(8, end)
+    ]
+    for case in [*damaged, *(case for name, case in hostile(fields_of(content)) if name != "half a magic")]:
+        stored.write_bytes(case)
+        with pytest.raises(IndexFileError):
+            load_summary(str(stored), str(data))
+    stored.write_bytes(
+        packed(fields_of(content), num_records=20, arrays=[], index_size=250).ljust(250, b"\0")
+    )
+    with pytest.raises(IndexFileError, match="more records than the arrays have room for"):
+        load_summary(str(stored), str(data))

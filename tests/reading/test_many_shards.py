@@ -12,9 +12,9 @@ import pytest
 
 import tfrecord
 from tfrecord import IndexFileError, StaleIndexError, TFRecordReader
-from tfrecord._reading import indexes, store
+from tfrecord._reading import indexes
 
-COUNT = store._MANY_FILES + 6
+COUNT = indexes.MANY_FILES + 6
 
 
 def write(path: Path, numbers: range) -> None:
@@ -60,6 +60,37 @@ def test_only_the_indexes_that_are_used_are_loaded(folder: Path, monkeypatch: py
     assert len(loaded) == 2 + COUNT
     shuffled = np.concatenate([numbers(batch) for batch in pickle.loads(data).batches(9, shuffle=True)])
     assert sorted(shuffled) == list(range(2 * COUNT))
+
+
+def test_opening_loads_no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    loaded: list[str] = []
+    load, look = indexes.load_index, indexes.load_summary
+    monkeypatch.setattr(indexes, "load_index", lambda name, *args: loaded.append(name) or load(name, *args))
+    monkeypatch.setattr(indexes, "load_summary", lambda name, *args: looked.append(name) or look(name, *args))
+    reader = TFRecordReader(folder)
+    assert reader.has_index and looked == loaded == []
+    assert len(reader) == 2 * COUNT and list(reader.schema) == ["number"] and reader.record_type == "example"
+    assert len(looked) == COUNT and loaded == []
+    assert numbers(reader.read([2 * COUNT - 1, 0])) == [2 * COUNT - 1, 0]
+    assert len(looked) == COUNT and len(loaded) == 2
+
+
+def test_an_index_in_text_is_loaded_to_count_its_records(folder: Path) -> None:
+    tfrecord.build_indexes(shard(folder, 3), format="text", force=True)
+    reader = TFRecordReader(folder)
+    assert len(reader) == 2 * COUNT and reader.read([6, 7, 8])["number"].to_list() == [[6], [7], [8]]
+
+
+def test_a_file_of_another_size_is_refused_before_any_record(folder: Path) -> None:
+    with shard(folder, 9).open("ab") as file:
+        file.write(b"more")
+    uses: list[Any] = [len, list, lambda reader: reader[0], lambda reader: reader.read([0]), pickle.dumps]
+    for use in uses:
+        reader = TFRecordReader(folder)
+        with pytest.raises(StaleIndexError) as caught:
+            use(reader)
+        assert caught.value.path == str(shard(folder, 9))
 
 
 def test_a_copy_is_like_the_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

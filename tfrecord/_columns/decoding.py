@@ -35,6 +35,7 @@ _ANY = Column("", None)
 INVALID = "is not a valid Example or SequenceExample"
 _EVERY = compile_features(None)
 _ABSENCES = ("is missing", "is empty", "has no kind")
+_ONE_MESSAGE = (bytes, bytearray, memoryview, str)
 _NATIVE = {"bytes": None, "float": "float32", "int64": "int64"}
 
 
@@ -130,7 +131,7 @@ def as_payloads(serialized: Any) -> Any:
     bytes-likes."""
     if isinstance(serialized, BytesColumn):
         return serialized
-    if isinstance(serialized, bytes | bytearray | memoryview | str):
+    if isinstance(serialized, _ONE_MESSAGE):
         raise TypeError(
             "a batch must be a sequence of bytes-likes; for one message use a parse_single_... function"
         )

@@ -4,7 +4,7 @@
 
 #include "column.h"
 
-/* The steps for a chunk, as bits, in this order. */
+/* The steps for a chunk, as bits. The first two alternate if both are asked for. */
 enum { CHUNK_SCAN = 1, CHUNK_COUNT = 2, CHUNK_FILL = 4 };
 
 typedef struct {
@@ -13,6 +13,7 @@ typedef struct {
     column_output *outputs[2];
     scan_record *records;
     int64_t first, count;
+    int64_t scanned, rows; /* records so far, and those of them that were not left out */
     uint8_t *bad; /* a status for each record if invalid records are left out; else null */
     /* The first failure: status 0 for none. */
     column_fault fault;
@@ -46,14 +47,19 @@ WIRE_COLD int chunk_leave_out(decode_chunk *chunk, int64_t place, const uint32_t
     return 1;
 }
 
-static void chunk_scan(decode_chunk *chunk) {
+/* Records of about this many bytes are scanned, then decoded while they and their slots are in a near cache. */
+#define CHUNK_NEAR ((int64_t)512 << 10)
+
+/* Scans the next records, of `most` bytes or a bit more. */
+static void chunk_scan(decode_chunk *chunk, int64_t most) {
     scan_table *features = &chunk->tables[0];
     scan_table *lists = chunk->num_tables == 2 ? &chunk->tables[1] : NULL;
-    int64_t row = 0;
-    for (int64_t i = 0; i < chunk->count; i++) {
+    int64_t row = chunk->rows, i = chunk->scanned;
+    for (; i < chunk->count && most > 0; i++) {
         const scan_record *record = &chunk->records[i];
         uint32_t known[2] = {features->num_columns, lists ? lists->num_columns : 0};
         int seen, status;
+        most -= record->length;
         if (i + 2 < chunk->count) record_ahead(record + 2);
         if (chunk->bad) chunk->records[row] = *record;
         if (lists || !repeat_read(features, record, (uint64_t)row)) {
@@ -69,7 +75,9 @@ static void chunk_scan(decode_chunk *chunk) {
         }
         row++;
     }
-    if (row == chunk->count) return;
+    chunk->scanned = i;
+    chunk->rows = row;
+    if (i < chunk->count || row == i) return;
     chunk->count = row;
     features->rows = row;
     for (uint32_t i = 0; i < features->num_columns; i++) features->columns[i].num_slots = row;
@@ -84,7 +92,7 @@ static void chunk_keep_fault(decode_chunk *chunk, int table, int64_t column, int
     chunk->fault_row = row;
 }
 
-/* Counts ragged columns and decodes dense ones, or (`fill`) fills the ragged ones. */
+/* Counts ragged columns and decodes dense ones, as far as records were scanned, or (`fill`) fills the ragged ones. */
 static void chunk_take(decode_chunk *chunk, int fill) {
     for (int t = 0; t < chunk->num_tables; t++) {
         scan_table *table = &chunk->tables[t];
@@ -92,18 +100,22 @@ static void chunk_take(decode_chunk *chunk, int fill) {
             scan_column *column = &table->columns[i];
             column_output *out = &chunk->outputs[t][i];
             column_fault fault = {0};
+            int64_t end = table->is_lists ? column->num_slots : chunk->rows;
             int status;
             if (fill) status = column->count >= 0 ? 0 : column_fill(table, column, chunk->records, out, &fault);
-            else if (column->count >= 0) status = column_dense(table, column, chunk->records, out, &fault);
-            else status = column_count(table, column, out, &fault);
+            else if (column->count >= 0) status = column_dense(table, column, chunk->records, end, out, &fault);
+            else status = column_count(table, column, end, out, &fault);
             if (status) chunk_keep_fault(chunk, t, i, column_row(table, column, fault.slot), &fault);
         }
     }
 }
 
 static void chunk_run(decode_chunk *chunk, int steps) {
-    if (steps & CHUNK_SCAN) chunk_scan(chunk);
-    if (steps & CHUNK_COUNT && !chunk->fault.status) chunk_take(chunk, 0);
+    int64_t most = steps & CHUNK_COUNT ? CHUNK_NEAR : INT64_MAX;
+    do {
+        if (steps & CHUNK_SCAN) chunk_scan(chunk, most);
+        if (steps & CHUNK_COUNT && !chunk->fault.status) chunk_take(chunk, 0);
+    } while (steps & CHUNK_SCAN && chunk->scanned < chunk->count && !chunk->fault.status);
     if (steps & CHUNK_FILL && !chunk->fault.status) chunk_take(chunk, 1);
 }
 

@@ -20,6 +20,7 @@ typedef struct {
     int64_t total;
     int kind; /* the requested one, or else the first one found */
     int level;
+    int64_t done;      /* slots that were counted or decoded; of a direct column, rows that were no repeats */
     feature_sink sink; /* dense: the whole column */
     int32_t *buffers;  /* of byte strings: which buffer */
 } column_output;
@@ -44,18 +45,18 @@ WIRE_INLINE int column_kind(
     return fault_at(fault, column->kind ? WIRE_KIND_MISMATCH : WIRE_KIND_CONFLICT, slot, out->kind, kind);
 }
 
-/* The values of the next slot will be needed soon. */
-WIRE_INLINE void column_ahead(const scan_column *column, int64_t i) {
-    const feature_slot *next = &column->slots[i + 1 < column->num_slots ? i + 1 : i];
+/* The values of the next slot before `end` will be needed soon. */
+WIRE_INLINE void column_ahead(const scan_column *column, int64_t i, int64_t end) {
+    const feature_slot *next = &column->slots[i + 1 < end ? i + 1 : i];
     if (next->shape != SLOT_RUN || next->length < 256) return;
     for (uint32_t at = 0; at < 1024 && at < next->length; at += 64) __builtin_prefetch(slot_data(next) + at);
 }
 
-static int column_count(
-    const scan_table *table, const scan_column *column, column_output *out, column_fault *fault) {
+static int column_count(const scan_table *table, const scan_column *column, int64_t end, column_output *out,
+                        column_fault *fault) {
     int depth = table->is_lists ? 4 : 3;
     int64_t total = out->total;
-    for (int64_t i = 0; i < column->num_slots; i++) {
+    for (int64_t i = out->done; i < end; i++) {
         const feature_slot *slot = &column->slots[i];
         int has = slot->shape > SLOT_NO_KIND;
         out->present[i] = (uint8_t)has;
@@ -67,7 +68,7 @@ static int column_count(
             } else {
                 feature_sink counted = {0};
                 counted.level = out->level;
-                if (slot->kind == KIND_INT64) column_ahead(column, i);
+                if (slot->kind == KIND_INT64) column_ahead(column, i, end);
                 status = slot_values(slot, &table->parts, depth, &counted);
                 if (status) return fault_at(fault, status, i, 0, 0);
                 total += counted.count;
@@ -76,6 +77,7 @@ static int column_count(
         out->splits[i] = total;
     }
     out->total = total;
+    out->done = end;
     return WIRE_OK;
 }
 
@@ -95,7 +97,7 @@ static int column_fill(const scan_table *table, const scan_column *column, const
             else sink.ints[sink.count++] = (int64_t)slot->at;
             continue;
         }
-        column_ahead(column, i);
+        column_ahead(column, i, column->num_slots);
         if (sink.offsets) {
             if (!table->is_lists) row = i;
             else while (i >= column->steps[row + 1]) row++;
@@ -146,10 +148,10 @@ static int dense_row(const scan_table *table, const scan_column *column, const s
     return WIRE_OK;
 }
 
-static int column_dense(const scan_table *table, const scan_column *column, const scan_record *records,
+static int column_dense(const scan_table *table, const scan_column *column, const scan_record *records, int64_t end,
                         column_output *out, column_fault *fault) {
-    int64_t row = 0, count = column->direct ? table->num_unlike : column->num_slots;
-    for (int64_t k = 0; k < count; k++) {
+    int64_t row = 0, count = column->direct ? table->num_unlike : end;
+    for (int64_t k = out->done; k < count; k++) {
         int64_t i = column->direct ? table->unlike[k] : k; /* repeats are already in their rows */
         const feature_slot *slot = &column->slots[i];
         int status;
@@ -168,10 +170,11 @@ static int column_dense(const scan_table *table, const scan_column *column, cons
             if (out->buffers) out->buffers[i] = records[row].buffer;
             continue;
         }
-        column_ahead(column, i);
+        column_ahead(column, i, end);
         status = dense_row(table, column, &records[row], i, out, fault);
         if (status) return status;
     }
+    out->done = count;
     return WIRE_OK;
 }
 

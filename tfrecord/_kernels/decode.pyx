@@ -48,6 +48,7 @@ cdef object _UINT8 = numpy.dtype("uint8")
 cdef object _OBJECT = numpy.dtype(object)
 cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint8_t _NOTHING = 0
+cdef Py_ssize_t _ONE = 1
 # Arrays of at least this many bytes use reused memory blocks.
 cdef int64_t _LARGE = 1 << 15
 

@@ -7,7 +7,8 @@ cdef tuple _record(Decoder decoder, scan_table *tables):
     cdef Py_ssize_t i
     failure = None
     for i in range(tables[0].num_columns):
-        failure = _feature(decoder, &tables[0], i, 0, None, context)
+        key = _key_text(&tables[0].columns[i]) if tables[0].discover else decoder.names[i][0]
+        failure = _feature(&tables[0], i, 0, key, None, context)
         if failure is not None:
             return failure, {}, {}
     for i in range(tables[1].num_columns if decoder.num_tables == 2 else 0):
@@ -21,15 +22,14 @@ cdef tuple _record(Decoder decoder, scan_table *tables):
 
 cdef list _records(Decoder decoder, scan_table *table, _Payloads payloads, tuple shapes):
     """The records until one that fails. Each is made before the next one is read, while its slots are in the cache."""
-    cdef list found = [], order = [], repeated = []
-    cdef dict context
+    cdef list found = [], keys = [item[0] for item in decoder.names], order = list(range(table.num_columns))
+    # The keys of the record in their order, without values: a copy takes less time than to put them in one by one.
+    cdef dict form = decoder.keys, context
     cdef int64_t row
     cdef Py_ssize_t i
     cdef int status, seen
     for row in range(payloads.count):
-        if repeat_read(table, &payloads.records[row], row):
-            order = repeated
-        else:
+        if not repeat_read(table, &payloads.records[row], row):
             status = record_read(table, NULL, &payloads.records[row], row, &seen)
             if status == WIRE_NO_MEMORY:
                 raise MemoryError
@@ -37,11 +37,15 @@ cdef list _records(Decoder decoder, scan_table *table, _Payloads payloads, tuple
                 break
             repeat_learn(table, row)
             if table.discover:
+                for i in range(len(keys), table.num_columns):
+                    keys.append(_key_text(&table.columns[i]))
                 order = _found_order(table, row)
-                repeated = [table.guesses[i].column for i in range(table.num_repeated) if table.guesses[i].column >= 0]
-        context = {} if table.discover else decoder.keys.copy()
-        for i in order if table.discover else range(table.num_columns):
-            if _feature(decoder, table, i, row, shapes, context) is not None:
+                form = dict.fromkeys([keys[i] for i in order])
+                if len(order) < len(keys):  # a repeat has every column
+                    table.num_repeated = 0
+        context = form.copy()
+        for i in order:
+            if _feature(table, i, row, keys[i], None if shapes is None else shapes[i], context) is not None:
                 return found
         found.append(context)
     return found
@@ -49,7 +53,7 @@ cdef list _records(Decoder decoder, scan_table *table, _Payloads payloads, tuple
 
 cdef list _found_order(const scan_table *table, uint64_t row):
     """The columns of the record just read, in its own order."""
-    cdef uint32_t i
+    cdef Py_ssize_t i
     order = [None] * table.found
     for i in range(table.num_columns):
         if table.columns[i].seen == row + 1:
@@ -57,12 +61,11 @@ cdef list _found_order(const scan_table *table, uint64_t row):
     return order
 
 
-cdef object _feature(Decoder decoder, scan_table *table, Py_ssize_t i, int64_t row, tuple shapes, dict context):
+cdef object _feature(const scan_table *table, Py_ssize_t i, int64_t row, object key, tuple shape, dict context):
     """Puts one feature into a record's dict; a failure, or None."""
-    cdef scan_column *column = &table.columns[i]
-    cdef feature_slot *slot = &column.slots[row]
+    cdef const scan_column *column = &table.columns[i]
+    cdef const feature_slot *slot = &column.slots[row]
     cdef int kind, status
-    key = _key_text(column) if table.discover else decoder.names[i][0]
     if column.fallback == NULL and slot.shape <= SLOT_NO_KIND and not table.discover:
         if slot.shape == SLOT_ABSENT:
             return WIRE_MISSING, 0, key, 0, 0, -1
@@ -71,10 +74,10 @@ cdef object _feature(Decoder decoder, scan_table *table, Py_ssize_t i, int64_t r
     kind = slot.kind if slot.shape > SLOT_NO_KIND else column.kind
     if column.kind and kind != column.kind:
         return WIRE_KIND_MISMATCH, 0, key, column.kind, kind, -1
-    if shapes is None or shapes[i] is None:
-        value = _value(slot, &table.parts, 3, kind, decoder.level, &status)
+    if shape is None:
+        value = _value(slot, &table.parts, 3, kind, table.level, &status)
     else:
-        value = _dense_value(column, slot, &table.parts, shapes[i], decoder.level, &status)
+        value = _dense_value(column, slot, &table.parts, shape, table.level, &status)
     if status:
         return status, 0, key, 0, 0, -1
     context[key] = value
@@ -151,7 +154,7 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
     if slot.shape == SLOT_ONE:
         return PyBytes_FromStringAndSize(<const char *> <uintptr_t> slot.at, slot.length)
     if slot.shape == SLOT_VALUE:
-        array = _array(1, 8, _FLOAT if kind == KIND_FLOAT else _INT64)
+        array = ndarray_new(_ndarray, _FLOAT if kind == KIND_FLOAT else _INT64, 1, &_ONE, NULL, NULL)
         if kind == KIND_FLOAT:
             (<uint32_t *> _pointer(array))[0] = <uint32_t> slot.at
         else:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from indexer.display import html_table
 from indexer.errors import FeatureKindError, TFRecordError
 from indexer.files import is_url
-from indexer.index import RecordIndex
+from indexer.index import IndexSummary, RecordIndex
 from indexer.options import listed, near_matches, warn_caller
 from tfrecord._kernels.record_type import MESSAGES, RecordType, sample_places, settle
 from tfrecord._reading.damage import DamagePolicy
@@ -160,7 +160,8 @@ def settled_type(store: RecordStore, declared: str) -> StoreType:
     Files without an extended index are examined in order until one is conclusive.
     """
     known: dict[str, RecordType] = {}
-    for number, index in enumerate(store.given):
+    for number in range(len(store.paths)):
+        index = store.summary(number)
         if index is not None and len(index) and index.metadata.get("looked_at") is not None:
             known[store.paths[number]] = _kept_type(index.metadata, declared)
     for number, path in enumerate(store.paths):
@@ -208,13 +209,13 @@ def _some_payloads(store: RecordStore, number: int) -> Iterator[memoryview]:
 
 def read_schema(store: RecordStore, record_type: str) -> Schema:
     """The schema of all files: from their extended indexes; for files without one, from some records."""
-    unknown = [number for number in range(len(store.paths)) if not _has_schema(store.given[number])]
+    unknown = [number for number in range(len(store.paths)) if not _has_schema(store.summary(number))]
     step = -(-len(unknown) // _SAMPLED_FILES) or 1
     sampled = set(unknown[::step])
     share = -(-_SAMPLED_RECORDS // (len(sampled) or 1))
     parts: list[tuple[str, Mapping[str, Any]]] = []
     for number, path in enumerate(store.paths):
-        index = store.given[number]
+        index = store.summary(number)
         if number in sampled:
             parts.append((path, first_records(store, number, share, record_type)))
         elif index is not None and len(index) and _has_schema(index):
@@ -222,7 +223,7 @@ def read_schema(store: RecordStore, record_type: str) -> Schema:
     return merge_schemas(parts, record_type)
 
 
-def _has_schema(index: RecordIndex | None) -> bool:
+def _has_schema(index: RecordIndex | IndexSummary | None) -> bool:
     return index is not None and (not len(index) or "schema" in index.metadata)
 
 
@@ -230,7 +231,7 @@ def first_records(
     store: RecordStore, number: int, count: int, record_type: str = "auto"
 ) -> Mapping[str, Any]:
     """The schema of one file: from its extended index, else from its first ``count`` records."""
-    index = store.given[number]
+    index = store.summary(number)
     if index is not None and len(index) and _has_schema(index):
         return index.metadata
     collector = SchemaCollector(record_type=record_type)
@@ -247,7 +248,7 @@ def first_records(
 def known_schema(store: RecordStore, record_type: str) -> Schema | None:
     """The schema of all records if every file has an extended index, else None; None also if a feature's type
     differs between files, so that no single plan fits."""
-    if record_type == "bytes" or not all(map(_has_schema, store.given)):
+    if record_type == "bytes" or not all(map(_has_schema, map(store.summary, range(len(store.paths))))):
         return None
     try:
         return read_schema(store, record_type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from indexer.errors import (
     TFRecordError,
 )
 from indexer.files import DataFile, is_url, open_data
-from indexer.formats import load_index
+from indexer.formats import load_index, load_summary
 from indexer.framing import VERIFY_LENGTHS
-from indexer.index import RecordIndex
+from indexer.index import IndexSummary, RecordIndex
 from indexer.names import index_names
 from indexer.options import warn_caller
 from indexer.sniffing import HEAD_SIZE
@@ -36,20 +36,26 @@ from tfrecord._reading.spool import SpooledFile
 from tfrecord.schema import SchemaCollector, check_metadata
 
 __all__ = [
+    "MANY_FILES",
     "LaterIndexes",
     "load_indexes",
     "scan_headers",
     "stored_compression",
 ]
 
+_Index = TypeVar("_Index", RecordIndex, IndexSummary)
+
+# The indexes of more files than this are not loaded until they are used.
+MANY_FILES = 64
 _SCAN_CHUNK = 64 << 20
 _STREAM_CHUNK = 1 << 20
 
 
 def load_indexes(
     paths: Sequence[str], index: Any, options: ReadOptions, policy: DamagePolicy, files: OpenFiles
-) -> list[RecordIndex | None]:
-    """The index of each file, None if it has none. ``files``: the same files, open.
+) -> Sequence[RecordIndex | None]:
+    """The index of each file, None if it has none. ``files``: the same files, open. Those of many local files
+    are loaded later if each has one beside it.
 
     ``index``: ``"auto"`` or None: the one beside the file; ``"build"``: the sidecar, built if it is missing
     or unusable; False: none; else a path (for one file), a list with one entry per file (None: no index), or
@@ -71,6 +77,9 @@ def load_indexes(
                 return _cached(path, options, files.local(number))
             return found
 
+        later = _later(paths, options, files)
+        if later is not None:
+            return later
         remote = [number for number in numbers if is_url(paths[number])]
         found = dict(zip(remote, side_by_side(beside, remote), strict=True))
         return [found[number] if number in found else beside(number) for number in numbers]
@@ -96,19 +105,53 @@ def load_indexes(
     raise TypeError(f"index is {index!r}; it must be 'auto', 'build', False, a path or a list of paths")
 
 
+def _later(paths: Sequence[str], options: ReadOptions, files: OpenFiles) -> LaterIndexes | None:
+    """The indexes of many local files, if each has one."""
+    if len(paths) <= MANY_FILES or options.compression_type != "auto" or any(map(is_url, paths)):
+        return None
+    names: list[str] = []
+    for path in paths:
+        found = find_index(path)
+        if found is None:
+            return None
+        names.append(found)
+    return LaterIndexes(paths, names, None, files)
+
+
 class LaterIndexes(Sequence[RecordIndex | None]):
     """The indexes of many files, each loaded and compared with its file when it is first used.
 
-    ``names`` are their paths, ``counts`` how many records each must have. An index that does not belong to
-    its file raises as in `load_index`; one that has another number of records raises `StaleIndexError`.
+    ``names`` are their paths, ``counts`` how many records each must have, None if that is not known yet. An
+    index that does not belong to its file raises as in `load_index`; one that has another number of records
+    raises `StaleIndexError`.
     """
 
     def __init__(
-        self, paths: Sequence[str], names: Sequence[str | None], counts: Sequence[int], files: OpenFiles
+        self, paths: Sequence[str], names: Sequence[str], counts: Sequence[int] | None, files: OpenFiles
     ) -> None:
-        self.names, self.counts = tuple(names), tuple(counts)
+        self.names = tuple(names)
+        self._counts = counts
         self._paths, self._files = paths, files
         self._loaded: dict[int, RecordIndex] = {}
+        self._summaries: dict[int, IndexSummary | RecordIndex] = {}
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many records each file has."""
+        if self._counts is None:
+            self._counts = [len(self.summary(number)) for number in range(len(self))]
+        return self._counts
+
+    def summary(self, number: int) -> IndexSummary | RecordIndex:
+        """What the header of an index says, if that is enough, compared with the size of its file; else the
+        index."""
+        found = self._loaded.get(number, self._summaries.get(number))
+        if found is None:
+            name, path = self._places(number)
+            found = load_summary(name, path)
+            found = self[number] if found is None else self._checked(number, check_metadata(found))
+            self._summaries[number] = found
+        return found
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -122,12 +165,18 @@ class LaterIndexes(Sequence[RecordIndex | None]):
             return [self[one] for one in range(*number.indices(len(self)))]
         found = self._loaded.get(number)
         if found is None:
-            name, path = self._files.place(str(self.names[number])), self._paths[number]
-            found = check_metadata(load_index(name, self._files.local(number) or self._files.place(path)))
-            if len(found) != self.counts[number]:
-                reason = f"it has {len(found):,} records, and had {self.counts[number]:,} before"
-                raise StaleIndexError(path, name, reason)
-            self._loaded[number] = found
+            name, path = self._places(number)
+            found = check_metadata(load_index(name, self._files.local(number) or path))
+            self._loaded[number] = self._checked(number, found)
+        return found
+
+    def _places(self, number: int) -> tuple[str, str]:
+        return self._files.place(self.names[number]), self._files.place(self._paths[number])
+
+    def _checked(self, number: int, found: _Index) -> _Index:
+        if self._counts is not None and len(found) != self._counts[number]:
+            reason = f"it has {len(found):,} records, and had {self._counts[number]:,} before"
+            raise StaleIndexError(self._paths[number], found.index_path, reason)
         return found
 
 

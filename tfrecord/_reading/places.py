@@ -10,7 +10,7 @@ import numpy as np
 
 from indexer.errors import CorruptRecordError
 from indexer.files import DataFile, is_url, most_descriptors
-from indexer.index import RecordIndex
+from indexer.index import IndexSummary, RecordIndex
 from indexer.sniffing import HEAD_SIZE
 from indexer.stores import Url
 from indexer.stores.ranges import side_by_side
@@ -70,7 +70,7 @@ class RecordPlaces:
 
     @property
     def all_given(self) -> bool:
-        """Whether the files of a pickle all have an index, which is loaded when it is needed."""
+        """Whether the files all have an index, which is loaded when it is needed."""
         return isinstance(self.given, LaterIndexes)
 
     def index(self, number: int) -> RecordIndex:
@@ -87,6 +87,11 @@ class RecordPlaces:
                     found = self._indexes[number] = self._scan_headers(number) if found is None else found
         self._check_count(number, len(found))
         return found
+
+    def summary(self, number: int) -> RecordIndex | IndexSummary | None:
+        """The index of one file that was given, or what its header says; None if there is none."""
+        given = self.given
+        return given.summary(number) if isinstance(given, LaterIndexes) else given[number]
 
     def _known(self, number: int) -> RecordIndex | None:
         """The index of one file, if there is one without a scan."""
@@ -147,6 +152,8 @@ class RecordPlaces:
     def starts(self) -> Int64Array:
         """Position of each file's first record, then the number of all records: int64 (num_files + 1,)."""
         if self._starts is None:
+            if isinstance(self.given, LaterIndexes):
+                return self._set_starts(self.given.counts)
             self._build_remote(range(len(self.paths)))
             return self._set_starts([len(self.index(number)) for number in range(len(self.paths))])
         return self._starts
@@ -200,7 +207,10 @@ class RecordPlaces:
         """Load the indexes of the files; ``index`` as for `TFRecordReader`."""
         places = [self.place(path) for path in self.paths]
         indexes = load_indexes(places, index, self.options, self.policy, self._files)
-        self.given, self._indexes = tuple(indexes), list(indexes)
+        if isinstance(indexes, LaterIndexes):
+            self.given, self._indexes = indexes, [None] * len(indexes)
+        else:
+            self.given, self._indexes = tuple(indexes), list(indexes)
 
     def open_all(self) -> None:
         """Open the files, if that many may be open: from now on these are read, even if they are replaced."""

@@ -15,7 +15,7 @@ from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.fetching import FetchedRows, fetch_record, start_fetch
-from tfrecord._reading.indexes import LaterIndexes
+from tfrecord._reading.indexes import MANY_FILES, LaterIndexes
 from tfrecord._reading.places import RecordPlaces
 from tfrecord._reading.pointed import stream_through_points
 from tfrecord._reading.rows import RowBatch
@@ -26,8 +26,6 @@ __all__ = ["Fetched", "RecordStore"]
 
 # Up to this many entries an index is checked as a whole, which takes about a millisecond.
 _SMALL_INDEX = 1 << 17
-# A pickle of more files than this does not load their indexes until they are used.
-_MANY_FILES = 64
 
 
 class Fetched(NamedTuple):
@@ -258,7 +256,7 @@ class RecordStore(RecordPlaces):
             named, counts = self.given.names, self.given.counts
         else:
             named = [None if index is None else index.index_path for index in self.given]
-            if len(named) > _MANY_FILES and None not in named and not any(map(is_url, self.paths)):
+            if len(named) > MANY_FILES and None not in named and not any(map(is_url, self.paths)):
                 counts = [len(index) for index in self.given if index is not None]
         # Making it again would read the whole object.
         built = {
@@ -290,7 +288,7 @@ def _reopen(
     if counts is None:
         store.use_indexes([name and store.place(name) for name in named])
     else:
-        store.given = LaterIndexes(store.paths, named, counts, store._files)
+        store.given = LaterIndexes(store.paths, list(map(str, named)), counts, store._files)
         store._set_starts(counts)
     for number, index in built.items():
         store._indexes[number] = index
