@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# Without --allow-pre-commit-input, keys that are pressed before a new page is painted are lost.
 _OPTIONS = (
-    "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --remote-debugging-port=0"
+    "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --remote-debugging-port=0 "
+    "--allow-pre-commit-input"
 )
 
 

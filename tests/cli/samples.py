@@ -15,6 +15,9 @@ from tfrecord.example_pb2 import Example, SequenceExample
 Run = Callable[..., Any]
 MakeFile = Callable[..., Any]
 
+# What `convert` writes.
+FORMATS = ["parquet", "arrow", "npz", "jsonl", "jsonl.gz", "tar", "tfrecord.gz"]
+
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">\u2028"\'&'
 
 

@@ -8,15 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from samples import MakeFile, Run, examples, odd_examples, odd_sequences, png, wave
+from samples import MakeFile, Run, examples, odd_examples, odd_sequences
 
 from indexer.shards import shard_sets
-from tfrecord._cli.describe import value_text
-from tfrecord._cli.sniffing import sniff_bytes
-from tfrecord._reading import payload_batches
-from tfrecord.encode import encode_example, encode_sequence_example
+from tfrecord.encode import encode_example
 
 # Of each real file: records, type, and a feature with its kind.
 REAL = {
@@ -148,55 +144,6 @@ def test_hostile_contents_do_not_reach_the_terminal(run: Run, make_file: MakeFil
     assert "[bold]" in run("head", "--record-type", "example", path).out
 
 
-def test_stats_are_right(run: Run, make_file: MakeFile) -> None:
-    values = [[1, 2], [], [5], [-(2**63), 2**63 - 1]]
-    records = [{"n": (value, "int"), "f": ([0.5, float("nan"), float("inf")], "float")} for value in values]
-    made = [encode_example(record) for record in records] + [encode_example({"s": ("ab", "bytes")})] * 3
-    document = run("stats", "--json", make_file(made)).json()
-    columns = {column["name"]: column for column in document["columns"]}
-    n = columns["n"]
-    assert (n["present"], n["missing"], n["values"], n["min"], n["max"]) == (4, 3, 5, -(2**63), 2**63 - 1)
-    assert n["values_per_record"]["histogram"] == {"0": 1, "1": 1, "2-3": 2}
-    f = columns["f"]
-    assert (f["min"], f["max"], f["mean"], f["not_finite"]) == (0.5, 0.5, 0.5, 8)
-    s = columns["s"]
-    assert s["top"] == [{"value": "ab", "count": 3}] and (s["min"], s["max"], s["of"]) == (2, 2, "bytes")
-    assert document["records"] == 7
-
-
-def test_stats_do_not_depend_on_batches_and_threads(
-    run: Run, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    generator = np.random.default_rng(3)
-    made = [
-        encode_example(
-            {"a": (int(generator.integers(9)), "int"), "b": (generator.random(2).astype("f4"), "float")}
-        )
-        for _ in range(3000)
-    ]
-    path = make_file(made)
-    expected = run("stats", "--threads", 1, "--json", path).json()
-    monkeypatch.setattr(
-        payload_batches.batches, "__kwdefaults__", {**payload_batches.batches.__kwdefaults__, "records": 70}
-    )
-    found = run("stats", "--threads", 4, "--json", path).json()
-    for one, other in zip(expected["columns"], found["columns"], strict=True):
-        assert one.pop("mean") == pytest.approx(other.pop("mean"))
-        if one["name"] == "b":
-            one.pop("top"), other.pop("top"), one.pop("top_error"), other.pop("top_error")
-        assert one == other
-
-
-def test_stats_of_mixed_kinds_and_missing_columns(run: Run, make_file: MakeFile) -> None:
-    path = make_file(odd_examples())
-    columns = run("stats", "--json", path).json()["columns"]
-    kinds = {(column["name"], column["kind"]): column["present"] for column in columns}
-    assert kinds["n", "int64"] == 3 and kinds["n", "float"] == 1 and kinds["n", "bytes"] == 1
-    assert run("stats", "--columns", "nothing", path).code == 2
-    assert run("stats", make_file(odd_sequences(), "s")).code == 0
-    assert "not Examples" in run("stats", make_file([b"\xff"], "raw")).out
-
-
 def test_standard_input(run: Run, make_file: MakeFile) -> None:
     data = make_file(examples(6)).read_bytes()
     for stdin in (data, gzip.compress(data)):
@@ -251,57 +198,6 @@ def test_bench(run: Run, make_file: MakeFile) -> None:
     assert run("bench", make_file([], "empty")).code == 2
 
 
-@pytest.mark.parametrize(
-    ("data", "label"),
-    [
-        (png(640, 480), "PNG 640x480"),
-        (b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x0b\x08\x01\xe0\x02\x80\x01\x00", "JPEG 640x480"),
-        (b"\xff\xd8\xff", "JPEG"),
-        (b"GIF89a\x80\x02\xe0\x01", "GIF 640x480"),
-        (
-            b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x7f\x02\x00\xdf\x01\x00",
-            "WebP 640x480",
-        ),
-        (wave(1.0), "WAV 8 kHz mono 1.0 s"),
-        (b"fLaC", "FLAC"),
-        (b"ID3\x03", "MP3"),
-        (b'{"a": 1}', "JSON 8 bytes"),
-        ("größer".encode(), "text 8 bytes"),
-        (b"", "empty"),
-        (b"\x93NUMPY\x01", "npy 7 bytes"),
-        (b"\xff\xfe\xfd", "3 bytes ff fe fd"),
-    ],
-)
-def test_sniffing(data: bytes, label: str) -> None:
-    assert sniff_bytes(data).label == label
-
-
-def test_sniffing_takes_anything() -> None:
-    heads = [
-        b"\xff\xd8\xff",
-        b"\x89PNG\r\n\x1a\n",
-        b"RIFF\0\0\0\0WEBP",
-        b"RIFF\0\0\0\0WAVE",
-        b"BM",
-        b"GIF89a",
-        b"{",
-    ]
-    generator = np.random.default_rng(0)
-    for head in heads:
-        for size in (0, 1, 5, 60, 3000):
-            assert sniff_bytes(head + generator.bytes(size)).label
-
-
-def test_values_in_words() -> None:
-    assert value_text(None) == "(no kind)"
-    assert value_text(np.arange(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, … 100 values]"
-    assert value_text(np.array([0.1], np.float32)) == "0.1"
-    assert value_text(np.array([], np.int64)) == "[]"
-    assert value_text(b"a\x1b\n") == "3 bytes 61 1b 0a"
-    assert value_text(b"line\nline") == '"line\\nline"'
-    assert value_text(("é" * 300).encode()).endswith("(600 bytes)")
-
-
 def test_very_wide_records_are_shown_in_part(run: Run, make_file: MakeFile) -> None:
     path = make_file([encode_example({f"k{i:03d}": (i, "int") for i in range(503)})])
     for command in (["info"], ["head"], ["show", "0"], ["stats"]):
@@ -327,39 +223,6 @@ def test_info_says_which_files_of_a_folder_it_left_out(run: Run, make_file: Make
     (tmp_path / "a.tfrecord").unlink()
     outcome = run("info", tmp_path)
     assert outcome.code == 2 and "no data files in folder" in outcome.err
-
-
-def test_stats_of_feature_lists_count_values_and_steps_apart(run: Run, make_file: MakeFile) -> None:
-    made = [
-        encode_sequence_example({"id": (1, "int")}, {"t": ([[1, 2, 3], [4]], "int"), "none": ([], "int")}),
-        encode_sequence_example({"id": (2, "int")}, {"t": ([[], [], []], "int"), "none": ([], "int")}),
-        encode_sequence_example({"id": (3, "int")}, {}),
-    ]
-    document = run("stats", "--json", make_file(made)).json()
-    columns = {column["name"]: column for column in document["columns"]}
-    t, none = columns["t"], columns["none"]
-    assert (t["present"], t["missing"], t["values"]) == (2, 1, 4)
-    assert t["values_per_record"] == {"min": 0, "max": 4, "mean": 2.0, "histogram": {"0": 1, "4-7": 1}}
-    assert t["steps_per_record"] == {"min": 2, "max": 3, "mean": 2.5, "histogram": {"2-3": 2}}
-    nothing = {"min": 0, "max": 0, "mean": 0.0, "histogram": {"0": 2}}
-    assert (none["kind"], none["present"], none["values"]) == ("no kind", 2, 0)
-    assert none["values_per_record"] == none["steps_per_record"] == nothing
-    assert "steps_per_record" not in columns["id"]
-    words = run("stats", make_file(made)).out
-    assert "t (2..3 (2.5) steps)" in words and "0..4 (2)" in words and "4611" not in words
-
-
-def test_stats_where_kinds_differ_between_steps(run: Run, make_file: MakeFile) -> None:
-    document = run("stats", "--json", make_file(odd_sequences())).json()
-    lists = {(c["name"], c["kind"]): c for c in document["columns"] if c.get("where") == "feature_lists"}
-    ints, texts = lists["t", "int64"], lists["t", "bytes"]
-    assert (ints["present"], ints["values"], ints["values_per_record"]["max"]) == (3, 5, 3)
-    assert (texts["present"], texts["values"], texts["steps_per_record"]["max"]) == (1, 1, 2)
-    for column in document["columns"]:
-        per = column["values_per_record"]
-        assert 0 <= per["min"] <= per["mean"] <= per["max"]
-        assert per["mean"] == pytest.approx(column["values"] / column["present"])
-        assert sum(per["histogram"].values()) == column["present"]
 
 
 def test_info_of_lists_without_steps(run: Run, make_file: MakeFile, shared: Path) -> None:

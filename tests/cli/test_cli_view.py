@@ -335,6 +335,15 @@ def test_tokens_are_shown_as_text(make_file: MakeFile) -> None:
         assert "&lt;7&gt;" in page and "[0, 1]" in page
 
 
+def test_tokens_of_steps_are_shown_as_text(make_file: MakeFile) -> None:
+    steps = {"tokens": ([[0], [2, 1], [], list(range(3)) * 20], "int"), "widths": ([[0], [1]] * 2, "int")}
+    vocabulary = Vocabulary({0: "<b>", 1: "##ing", 2: "▁sing"})
+    with opened(make_file([encode_sequence_example({}, steps)]), vocabularies=[vocabulary]) as server:
+        page = server.listing.page({"view": "list"}).decode()
+        assert '<span title="2"> sing</span><span title="1">ing</span>' in page and "60 tokens" in page
+        assert page.count("&lt;b&gt;") == 1 + 17 and "<td>1</td>" in page
+
+
 def test_a_wrong_vocabulary_is_a_usage_error(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
     wrong = tmp_path / "tokenizer.json"
     wrong.write_text("{}")

@@ -128,8 +128,9 @@ def test_search_position_and_help_by_keyboard(
     assert run("index", "--columns", "label", path).code == 0
     page.go(serve(path).url + "records?view=list")
     page.press("/")
-    for key in ("label=3", "Enter"):
-        page.call("Input.insertText", text=key) if key != "Enter" else page.press(key)
+    page.wait("document.activeElement.id === 'q'")
+    page.call("Input.insertText", text="label=3")
+    page.press("Enter")
     page.wait("document.querySelector('#shown')?.textContent === '1 to 7 of 7 found'")
     address = page.js("location.href")
     page.press("j")
@@ -138,11 +139,12 @@ def test_search_position_and_help_by_keyboard(
     page.go(address)
     assert page.js("document.querySelectorAll('article.record').length") == 7
     page.press("g")
+    page.wait("document.activeElement.id === 'at'")
     page.call("Input.insertText", text="-1")
     page.press("Enter")
     page.wait("document.querySelector('h2')?.textContent === 'Record 29 30 of 30'")
     page.press("?")
-    assert page.js("document.querySelector('dialog').open")
+    page.wait("document.querySelector('dialog').open")
     page.press("Escape")
     assert page.wait("!document.querySelector('dialog').open")
 

@@ -28,6 +28,7 @@ _MEDIA = 4
 _MORE_MEDIA = 40
 _TOKENS = 200
 _MORE_TOKENS = 5000
+_STEP_TOKENS = 50
 _STEPS = 30
 _MORE_STEPS = 200
 _FEATURES = 200
@@ -95,9 +96,10 @@ class Cells:
         if value is None:
             return el("dd", "(no kind)")
         if kind_of(value) == "int64":
-            for vocabulary in self.vocabularies:
-                if vocabulary.speaks_of(name, value):
-                    return self._tokens(value, vocabulary)
+            vocabulary = self._vocabulary(name, value)
+            if vocabulary is not None:
+                most = _MORE_TOKENS if self.full else _TOKENS
+                return el("dd", *_tokens(value, vocabulary, most), class_="tokens")
             if name in self.hints.names and len(value) <= 50:
                 return el("dd", ", ".join(self._class(name, number) for number in value.tolist()))
         text = _numbers_text(value) if self.full else value_text(value)
@@ -107,13 +109,9 @@ class Cells:
         text = self.hints.class_text(name, number)
         return f"{number} ({text})" if text else str(number)
 
-    def _tokens(self, values: Any, vocabulary: Vocabulary) -> Markup:
-        most = _MORE_TOKENS if self.full else _TOKENS
-        shown = [
-            el("span", vocabulary.text(number) or " ", title=number) for number in values[:most].tolist()
-        ]
-        more = f" … {count_text(len(values), 'token')}" if len(values) > most else None
-        return el("dd", *shown, more, class_="tokens")
+    def _vocabulary(self, name: str, values: Any) -> Vocabulary | None:
+        """The vocabulary of these numbers of a feature."""
+        return next((one for one in self.vocabularies if one.speaks_of(name, values)), None)
 
     def _bytes(self, values: list[Any], place: Callable[[int], Place]) -> list[Markup | str]:
         most = _MORE_MEDIA if self.full else _MEDIA
@@ -159,6 +157,7 @@ class Cells:
         for name, steps in list(lists.items())[:_FEATURES]:
             short = name.removeprefix(prefix).lstrip("/") or name
             size = 1 if are_lists else self.hints.sequences[prefix][name]
+            vocabulary = self._vocabulary(name, _integers(steps)) if self.vocabularies else None
             cells = []
             for step in shown:
                 place = (
@@ -166,7 +165,8 @@ class Cells:
                     if are_lists
                     else Place(record.position, name, None, step * size)
                 )
-                cells.append(el("td", self._step(name, steps[step] if step < len(steps) else None, place)))
+                value = steps[step] if step < len(steps) else None
+                cells.append(el("td", self._step(name, value, place, vocabulary)))
             body.append(el("tr", el("th", short, scope="row"), *cells))
         table = el("table", el("thead", head), el("tbody", *body))
         noun = "step" if are_lists or "step" in prefix else "object"
@@ -184,18 +184,36 @@ class Cells:
         first_row = self._row(title, noun + "s", el("dd", told, *links))
         return joined(first_row, el("dd", strip, class_="across"))
 
-    def _step(self, name: str, value: Any, place: Place) -> Markup | str:
+    def _step(
+        self, name: str, value: Any, place: Place, vocabulary: Vocabulary | None = None
+    ) -> Markup | str:
         values = byte_values(value)
         if value is None or not len(value):
             return "–"
         if values is not None:
             medium = _medium(values[0], place, 160)
             return medium if medium is not None and len(values) == 1 else value_text(_as_objects(values), 60)
+        if vocabulary is not None and kind_of(value) == "int64":
+            return el("span", *_tokens(value, vocabulary, _STEP_TOKENS), class_="tokens")
         if len(value) > 4:
             return sparkline(value)
         if len(value) == 1 and kind_of(value) == "int64":
             return self._class(name, int(value[0]))
         return ", ".join(f"{number:.4g}" for number in value.tolist())
+
+
+def _tokens(values: Any, vocabulary: Vocabulary, most: int) -> list[Markup | str]:
+    """The texts of the first tokens, each with its number."""
+    shown: list[Markup | str] = [
+        el("span", vocabulary.text(number) or " ", title=number) for number in values[:most].tolist()
+    ]
+    return shown + ([f" … {count_text(len(values), 'token')}"] if len(values) > most else [])
+
+
+def _integers(steps: Sequence[Any]) -> Any:
+    """All integers of some steps."""
+    found = [one for one in steps if one is not None and kind_of(one) == "int64"]
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def _as_list(value: Any) -> Any:

@@ -7,24 +7,18 @@ from dataclasses import replace
 
 from tfrecord._cli.viewer.cells import Cells, hex_dump
 from tfrecord._cli.viewer.data import Shown
-from tfrecord._cli.viewer.frame import SIZES, Frame, State, note
+from tfrecord._cli.viewer.frame import SIZES, State, note
 from tfrecord._cli.viewer.html import Markup, el, link
 from tfrecord._cli.viewer.objects import main_picture, own_picture, short_text
-from tfrecord._cli.viewer.parts import HEX_BYTES, LIST_THUMB, Parts, progress, steps
-from tfrecord._cli.viewer.search import Found, Searches
+from tfrecord._cli.viewer.parts import HEX_BYTES, LIST_THUMB, Pages, progress, steps
+from tfrecord._cli.viewer.search import Found
 
 _THUMB = 200
 _SNIPPETS = 4
 
 
-class Listing:
+class Listing(Pages):
     """Makes the pages of many records."""
-
-    def __init__(self, parts: Parts, searches: Searches, frame: Frame) -> None:
-        self.parts = parts
-        self.data = parts.data
-        self._searches = searches
-        self._frame = frame
 
     def page(self, query: Mapping[str, str]) -> bytes:
         """Records as a grid or a list, all or those found; ``stop`` in the address stops a search."""

@@ -115,7 +115,7 @@ def boxes_of(record: Shown, picture: Picture, hints: Hints) -> list[Box]:
                 sides.append((values.reshape(-1, 4)[:, [1, 0, 3, 2]], name))
     found: list[Box] = []
     for values, name in sides:
-        if len(values) and np.nanmax(values) > 2 and picture.width and picture.height:
+        if (values > 2).any() and picture.width and picture.height:
             values = values / np.array([picture.width, picture.height] * 2)
         label = _labels(record, name, len(values), hints)
         for row, box in enumerate(values[:_MOST_BOXES].tolist()):

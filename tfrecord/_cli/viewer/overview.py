@@ -18,7 +18,7 @@ from tfrecord._cli.viewer.data import Positions, ViewData
 from tfrecord._cli.viewer.frame import Frame, State, note
 from tfrecord._cli.viewer.html import Markup, el, link
 from tfrecord._cli.viewer.jobs import Job
-from tfrecord._cli.viewer.parts import Parts, progress
+from tfrecord._cli.viewer.parts import Pages, Parts, progress
 from tfrecord._cli.viewer.report import feature_cards, summary
 from tfrecord._cli.viewer.search import Searches
 from tfrecord._columns.decoding import bad_rows
@@ -122,17 +122,14 @@ class Check:
             self.damages.append(damage)
 
 
-class Overview:
+class Overview(Pages):
     """Makes the page of the overview."""
 
     def __init__(self, parts: Parts, searches: Searches, frame: Frame) -> None:
-        self.parts = parts
-        self.data = data = parts.data
-        self._searches = searches
-        self._frame = frame
+        super().__init__(parts, searches, frame)
         self._samples: OrderedDict[str, Statistics] = OrderedDict()
         self._wholes: OrderedDict[str, Statistics] = OrderedDict()
-        self._check = Check(data)
+        self._check = Check(self.data)
         self._lock = threading.Lock()
 
     def page(self, state: State, query: Mapping[str, str]) -> bytes:

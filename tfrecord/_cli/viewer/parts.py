@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tfrecord._cli.common import count_text
 from tfrecord._cli.viewer.cells import Cells, hex_dump
 from tfrecord._cli.viewer.data import Shown, ViewData
-from tfrecord._cli.viewer.frame import OVERLAYS, State, note
+from tfrecord._cli.viewer.frame import OVERLAYS, Frame, State, note
 from tfrecord._cli.viewer.hints import Hints
 from tfrecord._cli.viewer.html import Markup, el, joined, link
 from tfrecord._cli.viewer.objects import (
@@ -21,6 +21,7 @@ from tfrecord._cli.viewer.objects import (
     own_picture,
 )
 from tfrecord._cli.viewer.pictures import Pictures
+from tfrecord._cli.viewer.search import Searches
 from tfrecord._cli.viewer.vocab import Vocabulary
 
 HEX_BYTES = 128
@@ -167,6 +168,14 @@ class Parts:
                 )
             )
         return made
+
+
+class Pages:
+    """What makes pages: their parts, searches, and the frame around them."""
+
+    def __init__(self, parts: Parts, searches: Searches, frame: Frame) -> None:
+        self.parts, self.data = parts, parts.data
+        self._searches, self._frame = searches, frame
 
 
 def steps(label: str, items: Iterable[tuple[str, str, str, str | None]]) -> Markup:

@@ -12,25 +12,18 @@ from tfrecord._cli.common import json_line
 from tfrecord._cli.conversion.json_and_tar import record_json
 from tfrecord._cli.viewer.cells import Cells, hex_dump
 from tfrecord._cli.viewer.data import NotFound, Place, Shown
-from tfrecord._cli.viewer.frame import Frame, number
+from tfrecord._cli.viewer.frame import number
 from tfrecord._cli.viewer.html import el, link
 from tfrecord._cli.viewer.objects import own_picture
-from tfrecord._cli.viewer.parts import Parts, steps
-from tfrecord._cli.viewer.search import Searches
+from tfrecord._cli.viewer.parts import Pages, steps
 
 _PAGE = 4096
 # A picture of more pixels is shown smaller.
 _MOST_PIXELS = 24_000_000
 
 
-class Single:
+class Single(Pages):
     """Makes the pages of one record."""
-
-    def __init__(self, parts: Parts, searches: Searches, frame: Frame) -> None:
-        self.parts = parts
-        self.data = parts.data
-        self._searches = searches
-        self._frame = frame
 
     def page(self, query: Mapping[str, str]) -> bytes:
         """One record, by its place among all or among those found; -1 is the last."""

@@ -41,7 +41,8 @@ def _decoded(body: memoryview, form: bytes) -> npt.NDArray[np.float32] | None:
     raw = np.frombuffer(body[: count * step], np.uint8).reshape(count, step)[:, : bits // 8]
     if kind == _FLOAT and bits in (32, 64):
         whole = np.ascontiguousarray(raw).view(f"<f{bits // 8}")
-        floats: npt.NDArray[np.float32] = whole[:, 0].astype(np.float32)
+        with np.errstate(over="ignore"):
+            floats: npt.NDArray[np.float32] = whole[:, 0].astype(np.float32)
         return floats
     if kind != _PCM or bits not in (8, 16, 24, 32):
         return None
