@@ -9,14 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.options import suggests_options
-from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integer, ranges, splits_of
+from tfrecord._columns.arrays import Int64Array, as_int64, as_position, is_integer, splits_of
 from tfrecord._columns.text import bytes_text, items_text
 from tfrecord._columns.to_arrow import ArrowColumn, binary_array, fixed_lists, large_binary_array
-
-# Up to this mean length, gathering byte by byte in numpy beats one Python slice per value.
-_GATHER_UP_TO = 64
-# Values gathered at a time: limits the index array (8 bytes per byte gathered).
-_GATHER_BYTES = 1 << 22
+from tfrecord._kernels.engine import decode_kernel as kernel
 
 
 class BytesColumn(ArrowColumn):
@@ -222,24 +218,15 @@ class BytesColumn(ArrowColumn):
     def compact(self) -> BytesColumn:
         """The same values, copied to one new buffer that holds nothing else."""
         starts = splits_of(self.lengths)[:-1]
-        return BytesColumn._trusted((self._joined(),), starts, self.lengths.copy(), None, self.shape)
+        return BytesColumn._trusted(
+            (self._gathered().tobytes(),), starts, self.lengths.copy(), None, self.shape
+        )
 
-    def _joined(self) -> bytes:
-        total = self.nbytes
-        if not total:
-            return b""
-        if self.buffer_ids is not None or total > _GATHER_UP_TO * len(self.offsets):
-            return b"".join(self._slices())
-        source = np.frombuffer(self._memoryviews()[0], np.uint8)
-        out = np.empty(total, np.uint8)
-        splits = splits_of(self.lengths)
-        at = 0
-        while at < len(self.offsets):
-            end = max(at + 1, int(np.searchsorted(splits, splits[at] + _GATHER_BYTES, "right")) - 1)
-            places = ranges(self.offsets[at:end], self.lengths[at:end])
-            np.take(source, places, out=out[splits[at] : splits[end]])
-            at = end
-        return out.tobytes()
+    def _gathered(self) -> npt.NDArray[np.uint8]:
+        """All values one after another, in a new array."""
+        out: npt.NDArray[np.uint8] = kernel.empty((self.nbytes,))
+        kernel.gather(self.buffers, self.offsets, self.lengths, self.buffer_ids, out)
+        return out
 
     def __reduce__(self) -> tuple[Any, ...]:
         small = self.compact()
@@ -258,7 +245,7 @@ class BytesColumn(ArrowColumn):
         if binary_views:
             array = binary_array(self._memoryviews(), self.offsets, self.lengths, self.buffer_ids)
         if array is None:
-            array = large_binary_array(self._joined(), splits_of(self.lengths))
+            array = large_binary_array(self._gathered(), splits_of(self.lengths))
         return fixed_lists(array, self.shape)
 
     def to_torch(self) -> list[Any]:
@@ -279,7 +266,8 @@ class BytesColumn(ArrowColumn):
         """Whether `other` is a column of the same shape and the same values."""
         if not isinstance(other, BytesColumn) or self.shape != other.shape:
             return False
-        return np.array_equal(self.lengths, other.lengths) and self._joined() == other._joined()
+        same = np.array_equal(self.lengths, other.lengths)
+        return same and np.array_equal(self._gathered(), other._gathered())
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, BytesColumn) else NotImplemented

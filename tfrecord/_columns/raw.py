@@ -11,7 +11,6 @@ from indexer.errors import DecodeError
 from tfrecord._columns.arrays import splits_of
 from tfrecord._columns.bytes_column import BytesColumn
 from tfrecord._columns.ragged import Ragged
-from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import Column
 
 __all__ = ["bad_row", "in_step", "raw_shape", "unpack"]
@@ -69,8 +68,7 @@ def unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
                 "unless the first size is the -1"
             )
         raise bad_row(column, reason, row, outer)
-    flat = np.empty((count, length), np.uint8)
-    kernel.gather(data.buffers, data.offsets, data.buffer_ids, flat)
+    flat = data._gathered().reshape(count, length)
     _check_bool(column, flat.reshape(-1), np.arange(count + 1) * length, outer)
     array = flat.view(dtype.newbyteorder("<")) if length else np.empty((count, 0), dtype)
     return array.astype(dtype, copy=False).reshape(count, *shape)
@@ -84,7 +82,7 @@ def _unpack_ragged(column: Column, data: BytesColumn, outer: Any) -> Ragged:
     if wrong.any():
         row = int(wrong.argmax())
         raise bad_row(column, _reason(column, int(data.lengths[row])), row, outer)
-    flat = np.frombuffer(bytearray().join(data._slices()), np.uint8)
+    flat = data._gathered()
     _check_bool(column, flat, splits_of(data.lengths), outer)
     values = flat.view(dtype.newbyteorder("<")).astype(dtype, copy=False)
     return Ragged._trusted(values.reshape(-1, *column.shape[1:]), splits_of(data.lengths // size))

@@ -136,7 +136,7 @@ def _place(
     return [whole.slice(int(window) << _WINDOW_BITS) for window in used]
 
 
-def large_binary_array(joined: bytes, splits: Int64Array) -> Any:
+def large_binary_array(joined: npt.NDArray[np.uint8], splits: Int64Array) -> Any:
     """`large_binary` over one run of bytes, split at `splits` (n + 1)."""
     pa = optional("pyarrow")
     return pa.Array.from_buffers(

@@ -97,13 +97,14 @@ def empty(shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
 def gather(
     buffers: tuple[Any, ...],
     offsets: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
     buffer_ids: npt.NDArray[np.int32] | None,
     out: Any,
 ) -> None:
-    """Copy byte strings of one length into the rows of `out` (uint8, two dimensions, C order).
+    """Copy byte strings one after another to `out`, which has exactly their bytes (contiguous, writable).
 
     Raises:
-        ValueError: a byte string is outside its buffer.
+        ValueError: a byte string is outside its buffer, or `out` has another size.
     """
 
 def decode_varints(data: Any, simd: int = -1) -> npt.NDArray[np.int64] | int:

@@ -491,18 +491,22 @@ def lengths_of(tuple buffers not None):
     return lengths
 
 
-def gather(tuple buffers not None, offsets, buffer_ids, out):
-    cdef Py_ssize_t count, length, i
-    cdef uint8_t *to
-    count, length = out.shape
-    lengths = numpy.full(count, length, _INT64)
+def gather(tuple buffers not None, offsets, lengths, buffer_ids, out):
     cdef _Payloads payloads = _Payloads(buffers, offsets, lengths, buffer_ids)
-    if payloads.count != count or out.dtype.itemsize != 1:
-        raise ValueError("one row of bytes is needed per byte string")
-    to = <uint8_t *> _address(out, PyBUF_WRITABLE)
+    cdef uint8_t *to = <uint8_t *> _address(out, PyBUF_WRITABLE)
+    cdef int64_t left = memoryview(out).nbytes
+    cdef scan_record *record
+    cdef Py_ssize_t i
     with nogil:
-        for i in range(count):
-            memcpy(to + i * length, payloads.records[i].data, length)
+        for i in range(payloads.count):
+            record = &payloads.records[i]
+            left -= record.length
+            if left < 0:
+                break
+            memcpy(to, record.data, record.length)
+            to += record.length
+    if left:
+        raise ValueError("the byte strings do not fill the output exactly")
 
 
 def empty(tuple shape):

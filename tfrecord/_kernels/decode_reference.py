@@ -137,11 +137,16 @@ def empty(shape: tuple[int, ...]) -> Any:
     return np.empty(shape, np.uint8)
 
 
-def gather(buffers: tuple[Any, ...], offsets: Any, buffer_ids: Any, out: Any) -> None:
-    """Copy byte strings of one length into the rows of `out` (uint8, two dimensions)."""
-    for row, offset in enumerate(offsets.tolist()):
-        source = memoryview(buffers[0 if buffer_ids is None else int(buffer_ids[row])]).cast("B")
-        out[row] = np.frombuffer(source[offset : offset + out.shape[1]], np.uint8)
+def gather(buffers: tuple[Any, ...], offsets: Any, lengths: Any, buffer_ids: Any, out: Any) -> None:
+    """Copy byte strings one after another to `out`."""
+    views = [memoryview(buffer).cast("B") for buffer in buffers]
+    ids = [0] * len(offsets) if buffer_ids is None else buffer_ids.tolist()
+    places = zip(ids, offsets.tolist(), lengths.tolist(), strict=True)
+    joined = b"".join(views[i][start : start + length] for i, start, length in places)
+    to = memoryview(out).cast("B")
+    if len(joined) != len(to) or len(joined) != int(lengths.sum()):
+        raise ValueError("the byte strings do not fill the output exactly")
+    to[:] = joined
 
 
 class _Rows:
