@@ -88,7 +88,10 @@ def reader_of(paths: Any, index: Any, options: dict[str, Any]) -> Any:
     if given:
         raise TypeError(f"a reader already has its options: give {', '.join(given)} when you make the reader")
     if not paths._view.store.has_files:
-        raise TypeError("the records of a server cannot be split: split the files, or read it in shares")
+        raise TypeError(
+            "the records of a server cannot be split: split its files, or give each process a view of the "
+            "reader, which can be pickled: reader.select(range(start, stop))"
+        )
     if type(paths._view) is not RecordView:
         raise TypeError(
             "windows of steps cannot be split: split the episodes, and take the steps of each split.reader()"

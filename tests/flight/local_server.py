@@ -8,8 +8,9 @@ from typing import Any
 
 from tfrecord.flight import RemoteReader, connect
 from tfrecord.flight.counters import Counters
+from tfrecord.flight.methods import start_server
 from tfrecord.flight.served import DataSet
-from tfrecord.flight.server import Service, ServiceOptions, start_server
+from tfrecord.flight.server import Service, ServiceOptions
 
 TOKEN = "the-token-of-these-tests"
 CLIENT_OPTIONS = (

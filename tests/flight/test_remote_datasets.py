@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -83,8 +84,14 @@ def test_options_of_files_are_refused(server: LocalServer, folder: Path) -> None
             TFRecordDataset(server.add(folder), **wrong)
     with pytest.raises(PermissionError, match="refuses the token"):
         TFRecordDataset(server.add(folder), storage_options={"token": "a wrong one of many"})
-    with pytest.raises(TypeError, match="split the files"):
-        tfrecord.make_splits(server.open(folder))
+
+
+def test_views_are_what_splits_are_for_files(server: LocalServer, folder: Path) -> None:
+    reader = server.open(folder)
+    with pytest.raises(TypeError, match=r"reader\.select\(range\(start, stop\)\)"):
+        tfrecord.make_splits(reader)
+    views = [pickle.loads(pickle.dumps(reader.select(range(first, first + 20)))) for first in (0, 20, 40)]
+    assert [ids(view) for view in views] == [list(range(first, first + 20)) for first in (0, 20, 40)]
 
 
 @pytest.fixture(scope="module")

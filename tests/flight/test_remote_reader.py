@@ -164,5 +164,6 @@ def test_tokens_stay_out_of_sight(
     reader = connect(url, token=TOKEN)
     assert TOKEN not in repr(reader) and TOKEN.encode() not in pickle.dumps(reader)
     monkeypatch.delenv("TFRECORD_TOKEN")
+    monkeypatch.setattr("tfrecord.flight.connection._TOKEN_WAIT", 0.1)
     with pytest.raises(PermissionError):
         pickle.loads(pickle.dumps(reader)).read([0])

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,18 @@ def answer(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def length(url: str) -> int:
+    with connect(url) as reader:
+        return len(reader)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_a_life_of_the_command(data: Path) -> None:
     metrics = ("--metrics-port", "0", "--refresh", "600")
     with command(str(data), f"second={data}/a-1.tfrecord", *metrics) as (process, told):
@@ -87,10 +99,8 @@ def test_a_life_of_the_command(data: Path) -> None:
         assert 'tfrecord_request_seconds_bucket{method="do_exchange",le="+Inf"} 1\n' in text
         write(data / "a-2.tfrecord", [example(number) for number in range(20, 25)])
         process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 60
-        while len(connect(first["url"])) == 20 and time.monotonic() < end:
-            time.sleep(0.05)
-        assert len(connect(first["url"])) == 25 and ids(reader) == list(range(20))
+        until(lambda: length(first["url"]) == 25)
+        assert ids(reader) == list(range(20))
         process.send_signal(signal.SIGTERM)
         _, logged = process.communicate(timeout=60)
         assert process.returncode == 0 and not Path(told["token_file"]).exists()
@@ -135,6 +145,15 @@ def test_several_processes(data: Path) -> None:
             reader.close()
 
 
+def test_if_a_process_dies_all_end(data: Path) -> None:
+    with command(str(data), "--processes", "2") as (process, told):
+        tasks = Path(f"/proc/{told['pid']}/task/{told['pid']}/children").read_text().split()
+        assert len(tasks) == 2
+        os.kill(int(tasks[0]), signal.SIGKILL)
+        assert process.wait(200) == 1
+        assert not any(Path(f"/proc/{task}").exists() for task in tasks)
+
+
 def test_sockets_and_certificates(data: Path, tmp_path: Path) -> None:
     socket = tmp_path / "s.sock"
     with serve(data, unix=socket) as server:
@@ -163,29 +182,43 @@ def test_sockets_and_certificates(data: Path, tmp_path: Path) -> None:
             connect(server.url.replace("+tls", ""), request_timeout=0.5)
 
 
+def test_a_signal_that_another_thread_gets_ends_the_server(data: Path) -> None:
+    """The system chooses the thread, which may be one of gRPC."""
+    script = """if True:
+        import os, signal, sys, threading, time
+        from tfrecord.flight.running import Serving, run
+        def end():
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "wait":
+                time.sleep(0.01)
+            time.sleep(0.2)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        os._exit(run(Serving({"a": sys.argv[1]}), lambda told: threading.Thread(target=end).start(), print))
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script, str(data)], env=environment, timeout=200)
+    assert done.returncode == 0
+
+
 def test_draining_ends_requests_and_takes_no_new_ones(data: Path) -> None:
-    with command(str(data), "--drain", "60", "--metrics-port", "0") as (process, told):
+    with command(str(data), "--drain", "240", "--metrics-port", "0") as (process, told):
         url = told["data"][0]["url"]
         client = flight.connect(url.rpartition("/")[0])
         header = f"Bearer {read_token(told['token_file'])}".encode()
-        options = flight.FlightCallOptions(headers=[(b"authorization", header)], timeout=60)
+        options = flight.FlightCallOptions(headers=[(b"authorization", header)], timeout=240)
         # A scan whose client does not read it to its end keeps the server waiting.
-        write(data / "big.tfrecord", [bytes(100_000)] * 2000)
+        write(data / "big.tfrecord", [bytes(1_000_000)] * 64)
         process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 60
-        while (count := len(connect(url))) == 20 and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: length(url) == 84)
         stream = client.do_get(
             flight.Ticket(json.dumps({"v": 1, "data": "data", "raw": True}).encode()), options
         )
         stream.read_chunk()
         process.send_signal(signal.SIGTERM)
-        while answer(told["metrics_port"], "/ready")[0] == 200 and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: answer(told["metrics_port"], "/ready")[0] != 200)
         with pytest.raises(flight.FlightUnavailableError, match="shutting down"):
             list(client.do_action(flight.Action("health", b""), options))
         assert process.poll() is None
-        assert sum(chunk.data.num_rows for chunk in stream) < count  # all the rest
+        assert sum(chunk.data.num_rows for chunk in stream) < 84  # all the rest
         assert process.wait(60) == 0
         client.close()
 

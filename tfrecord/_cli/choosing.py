@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -14,18 +13,11 @@ import numpy.typing as npt
 
 from tfrecord._cli.common import no_feature, typed
 from tfrecord._columns.batch import BytesColumn, Ragged
+from tfrecord._reading.index_columns import COMPARISONS
 from tfrecord.reader import TFRecordReader
 
 _BATCH = 4096
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_OPERATORS = {"=": operator.eq, **COMPARISONS}
 _POSITIONS = re.compile(r"(-?\d*):(-?\d*)(?::(-?\d+))?|-?\d+")
 
 

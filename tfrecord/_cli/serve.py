@@ -48,7 +48,12 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--tls-cert", type=click.Path(exists=True), help="Certificate chain (PEM), for grpc+tls.")
 @click.option("--tls-key", type=click.Path(exists=True), help="Its private key (PEM).")
 @click.option("--insecure", is_flag=True, help="Allow clear text on an address that other hosts reach.")
-@click.option("--processes", type=click.IntRange(1, 64), default=1, help="Processes that share the port.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    help="Processes, each on a port of its own: PORT, PORT+1, ...",
+)
 @click.option(
     "--max-rows", type=click.IntRange(1), default=65_536, show_default=True, help="Per record batch."
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ from tfrecord.features import FeaturePlan
 from tfrecord.schema import Schema, SchemaCollector, dense_plan, merge_schemas
 
 __all__ = [
+    "COMPARISONS",
     "MergedIndex",
+    "as_stored",
     "dense_plans",
     "find_type",
     "first_records",
@@ -35,6 +38,15 @@ __all__ = [
 # Without an index, a schema comes from this many records of this many files, spread over all of them.
 _SAMPLED_FILES = 64
 _SAMPLED_RECORDS = 4096
+# What conditions of the command line and of tickets compare with.
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class MergedIndex:
@@ -125,18 +137,22 @@ def matching(column: npt.NDArray[Any], wanted: Any, name: str) -> npt.NDArray[np
             raise ValueError(f"the condition on {name!r} must give a bool array of shape {column.shape[:1]}")
         return found
     many = isinstance(wanted, list | tuple | set | frozenset | range | np.ndarray)
-    values: list[Any] = list(wanted) if many else [wanted]
+    values = as_stored(list(wanted) if many else [wanted], column, name)
+    return np.isin(column, values) if len(values) else np.zeros(len(column), np.bool_)
+
+
+def as_stored(values: Sequence[Any], column: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Values as an index column stores them, to be compared with it. TypeError for those of another type."""
     if column.dtype.kind == "S":
         values = [value.encode() if isinstance(value, str) else value for value in values]
     expected = (bytes,) if column.dtype.kind == "S" else (int, float, np.number, np.bool_)
     for value in values:
         if not isinstance(value, expected):
-            raise TypeError(f"index column {name!r} has type {column.dtype}; it cannot equal {value!r}")
-    if not values:
-        return np.zeros(len(column), np.bool_)
+            raise TypeError(
+                f"index column {name!r} has type {column.dtype}; it cannot be compared with {value!r}"
+            )
     # Stored floats are float32: 0.1 means the nearest float32.
-    asked = np.array(values, column.dtype if column.dtype.kind == "f" else None)
-    return np.isin(column, asked)
+    return np.array(values, column.dtype if column.dtype.kind == "f" else None)
 
 
 def find_type(store: RecordStore, declared: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexer.errors import MissingFeatureError, RemoteError, TFRecordError
+from indexer.errors import MissingFeatureError
 from indexer.options import known_names
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
@@ -17,7 +17,6 @@ from tfrecord._columns.tables import TableOptions
 from tfrecord._optional import optional
 from tfrecord._reading.damage import DamagePolicy
 from tfrecord._reading.decoder import RecordDecoder
-from tfrecord._reading.rows import RowBatch
 from tfrecord._reading.tables import RECORD
 from tfrecord._reading.view import RecordView
 from tfrecord.features import NAMED, FeaturePlan
@@ -144,7 +143,7 @@ class Answer:
             start, before = stop, int(ends[stop - 1])
 
     def _some(self, view: RecordView, positions: Int64Array) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for rows in _good_rows(view, positions):
+        for rows in view.fetch_in_order(positions):
             if self._raw:
                 yield _arrow_batch(rows.payloads)[0], {"rows": len(rows)}
                 continue
@@ -254,23 +253,6 @@ def _ordered(view: RecordView, ticket: Ticket, step: int) -> Iterator[tuple[Int6
     for first in range(asked.start, stop, step):
         places, padding = share.wrap(share.places(first, min(first + step, stop)))
         yield order.positions(places), int(padding.sum())
-
-
-def _good_rows(view: RecordView, positions: Int64Array) -> Iterator[RowBatch]:
-    """The payloads at these positions; if one is damaged, those before it, then its error."""
-    try:
-        found = view.fetch(positions)
-    except RemoteError:
-        raise
-    except TFRecordError:
-        if len(positions) == 1:
-            raise
-    else:
-        yield found
-        return
-    half = len(positions) // 2
-    yield from _good_rows(view, positions[:half])
-    yield from _good_rows(view, positions[half:])
 
 
 # ---- Arrow ---------------------------------------------------------------------------------------------

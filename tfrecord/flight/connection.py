@@ -160,8 +160,8 @@ class Connection:
         return self._kept(Stream(reader, None))
 
     def ask(self, command: bytes, ticket: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Record batches and their metadata for one message of an exchange; the last has no batch, and may
-        have an ``error``."""
+        """Record batches and their metadata for one message of an exchange; the last may have no batch, and
+        an ``error`` instead."""
         stream = self._idle_stream(command)
         if stream is None:
             flight = optional("pyarrow.flight")
@@ -187,7 +187,7 @@ class Connection:
                 idle.append(stream)
             else:
                 stream.close()
-        yield None, told
+        yield batch, told
 
     def _idle_stream(self, command: bytes) -> Stream | None:
         with self._lock:

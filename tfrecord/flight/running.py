@@ -25,7 +25,7 @@ from tfrecord.flight.addresses import (
 from tfrecord.flight.counters import Counters
 from tfrecord.flight.metrics import MetricsServer
 from tfrecord.flight.served import DataSet, check_names
-from tfrecord.flight.server import Log, Service, ServiceOptions, start_server
+from tfrecord.flight.server import Log, Service, ServiceOptions
 
 __all__ = ["Serving", "json_log", "run"]
 
@@ -95,6 +95,8 @@ def run(serving: Serving, say: Say, log: Log) -> int:
     Raises:
         OSError: an address is not free, or a file cannot be read. Also as `Serving.check` and readers.
     """
+    from tfrecord.flight.methods import start_server  # imports pyarrow
+
     serving.check()
     tls = None
     if serving.tls_cert is not None and serving.tls_key is not None:
@@ -187,34 +189,58 @@ def _free_ports(serving: Serving) -> list[int]:
         return ports
 
 
+class _Wake:
+    """Wakes the main thread at a signal. The system may give a signal to any thread, such as one of gRPC, and
+    Python runs its handler when the main thread goes on, which a lock would not do."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = socket.socketpair()
+        self._writing.setblocking(False)
+        signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+
+    def up(self) -> None:
+        """Wake it from another process, which was forked from this one: a byte 0."""
+        self._writing.send(b"\0")
+
+    def wait(self, seconds: float | None) -> bytes:
+        """The numbers of the signals that came, whose handlers have run; none after these seconds."""
+        self._reading.settimeout(seconds)
+        try:
+            return self._reading.recv(4096)
+        except TimeoutError:
+            return b""
+
+
 def _until_stopped(
     service: Service, serving: Serving, announce: Callable[[], object], metrics: MetricsServer | None
 ) -> None:
     """Refresh now and then, until a signal says to stop; then drain. A second signal ends the process."""
-    wake, stopping = threading.Event(), threading.Event()
+    stopping: list[int] = []
 
     def stop(number: int, frame: Any) -> None:
-        if stopping.is_set():
+        if stopping:
             os._exit(1)
-        stopping.set()
-        wake.set()
+        stopping.append(number)
 
+    wake = _Wake()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    signal.signal(signal.SIGHUP, lambda number, frame: wake.set())
+    signal.signal(signal.SIGHUP, _do_nothing)
     announce()
-    while True:
+    while not stopping:
         wake.wait(serving.refresh)
-        wake.clear()
-        if stopping.is_set():
-            break
-        service.refresh()
+        if not stopping:
+            service.refresh()
     service.draining = True
     if metrics is not None:
         metrics.ready = False
     service.log("draining", {})
     service.drain(serving.drain)
     service.log("stopped", {})
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    """The handler of a signal that only wakes the main thread."""
 
 
 def _with_children(
@@ -225,7 +251,6 @@ def _with_children(
     metrics: MetricsServer | None,
 ) -> int:
     """Work in some forked processes; if one of them dies, all end, with the exit code 1."""
-    reading, writing = os.pipe()
     children: set[int] = set()
     asked: list[int] = []
 
@@ -234,40 +259,40 @@ def _with_children(
         for child in children:
             os.kill(child, number)
 
+    wake = _Wake()
+    signal.signal(signal.SIGCHLD, _do_nothing)
     for number in range(count):
         child = os.fork()
         if not child:
             code = 1
             try:
-                os.close(reading)
                 if metrics is not None:
                     metrics.close()
                 counters.process = number
-                work(number, lambda: os.write(writing, b"1"))
+                work(number, wake.up)
                 code = 0
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(code)
         children.add(child)
-    os.close(writing)
     for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signal_number, forward)
-    ready = b""
-    while len(ready) < count and (some := os.read(reading, count)):
-        ready += some
-    if len(ready) == count and not set(asked) & {signal.SIGTERM, signal.SIGINT}:
-        announce()
-    code = 0
+    code = ready = 0
     while children:
-        child, status = os.wait()
-        children.discard(child)
-        if metrics is not None:
-            metrics.ready = False
-        if status or not asked:
-            code = 1
-            for other in children:
-                os.kill(other, signal.SIGTERM)
+        ready += (told := wake.wait(None)).count(0)
+        if 0 in told and ready == count and not set(asked) & {signal.SIGTERM, signal.SIGINT}:
+            announce()
+        for child in list(children):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                children.discard(child)
+                if metrics is not None:
+                    metrics.ready = False
+                if status or not set(asked) & {signal.SIGTERM, signal.SIGINT}:
+                    code = 1
+                    for other in children:
+                        os.kill(other, signal.SIGTERM)
     return code
 
 

@@ -84,7 +84,8 @@ def serve(
             the server makes a token, and clients of the same user on this host find it.
         tls_cert, tls_key: PEM files, to serve ``grpc+tls``.
         insecure: allow clear text on an address that other hosts reach.
-        processes: how many processes answer; they share the port.
+        processes: how many processes answer, each on a port of its own: ``port`` and those after it, or any
+            that are free. Readers choose one of them.
         refresh: look for added files every so many seconds; None: only when `Server.refresh` is called.
         drain: how many seconds requests may take to end when the server stops.
         metrics_port: a port for ``/metrics`` (Prometheus), ``/health`` and ``/ready`` by HTTP.

@@ -150,10 +150,12 @@ class RemoteStore(RecordStore):
         most = min(int(self.known["max_rows"]), _MOST_POSITIONS)
         done = 0
         while done < len(positions):
-            part = positions[done : done + most].astype("<i8", copy=False).tobytes()
+            first, stop = done, min(done + most, len(positions))
+            part = positions[first:stop].astype("<i8", copy=False).tobytes()
             try:
                 for batch, told in self.connection.ask(command, {"positions": part}):
                     if batch is not None:
+                        self._expect(done + batch.num_rows <= stop)
                         yield batch, told
                         done += batch.num_rows
                         tries.succeeded()
@@ -161,10 +163,15 @@ class RemoteStore(RecordStore):
                         policy.handle(self._told_error(told["error"]))
                         bad.append(done)
                         done += 1
+                self._expect(first < done)
             except TFRecordError:
                 raise
             except Exception as error:
                 tries.failed(error)
+
+    def _expect(self, fits: bool) -> None:
+        if not fits:
+            raise RemoteError(self._base, "the server gave other records than were asked for")
 
     def _told_error(self, told: Mapping[str, Any]) -> Any:
         error = decode_error(told, self._base)
@@ -208,8 +215,7 @@ class RemoteStore(RecordStore):
                 while start < stop:
                     batch, told = stream.receive()
                     self.check_open()
-                    if batch is None:
-                        raise RemoteError(self._base, "the server gave fewer records than there are")
+                    self._expect(batch is not None and start + (batch.num_rows - 1) * step < stop)
                     first = start
                     start += batch.num_rows * step
                     tries.succeeded()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from indexer.options import listed, near_matches
 from tfrecord._columns.arrays import Int64Array
+from tfrecord._reading.index_columns import COMPARISONS, as_stored, matching
 from tfrecord.features import (
     NAMED,
     Column,
@@ -26,6 +27,7 @@ from tfrecord.features import (
 from tfrecord.sampling.share import SPLITS
 
 __all__ = [
+    "CHOICES",
     "MAX_TICKET",
     "VERSION",
     "Order",
@@ -38,15 +40,10 @@ __all__ = [
 
 VERSION = 1
 MAX_TICKET = 1 << 20
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": np.isin,
-}
+# Keys of a ticket that choose records, and leave the columns as they are.
+CHOICES = frozenset(("positions", "slice", "order", "where", "batch_size"))
+_MOST_DEFAULTS = 1 << 21
+_SIGNS = (*COMPARISONS, "in")
 _SPECS = ("fixed", "var", "ragged")
 _SPEC_KEYS = ("spec", "dtype", "shape", "default", "raw")
 
@@ -195,16 +192,12 @@ class Ticket:
             raise ValueError(f"v must be {VERSION}, the version of the ticket, not {str(version)[:80]!r}")
         if not isinstance(message.get("data"), str):
             raise ValueError("data must be the name of a data set")
-        given = [key for key in ("positions", "slice", "order") if message.get(key) is not None]
-        if len(given) > 1:
-            raise ValueError(f"a ticket has at most one of positions, slice and order, not {listed(given)}")
         columns, index = _names(message, "columns"), _names(message, "index")
         raw = _typed(message, "raw", bool, False, "true or false")
         features, lists = message.get("features"), message.get("sequence_features")
         decodes = columns is not None or features is not None or lists is not None
         if (raw and decodes) or (index and (raw or decodes)):
             raise ValueError("raw, index, and columns or features exclude each other")
-        order = message.get("order")
         return cls(
             message["data"],
             columns,
@@ -212,31 +205,27 @@ class Ticket:
             None if lists is None else _plan(lists),
             raw,
             index or (),
-            _positions(message.get("positions")),
-            _slice(message.get("slice")),
-            None if order is None else Order.of(order),
-            _conditions(message.get("where")),
-            _integer(message, "batch_size", None, 1, 2**31),
-            _typed(message, "fingerprint", str, None, "text"),
-            as_json,
+            fingerprint=_typed(message, "fingerprint", str, None, "text"),
+            as_json=as_json,
+        ).choosing(message)
+
+    def choosing(self, message: Mapping[str, Any]) -> Ticket:
+        """The ticket for the records that the `CHOICES` of a message name, and for no others."""
+        given = [key for key in ("positions", "slice", "order") if message.get(key) is not None]
+        if len(given) > 1:
+            raise ValueError(f"a ticket has at most one of positions, slice and order, not {listed(given)}")
+        order = message.get("order")
+        return replace(
+            self,
+            positions=_positions(message.get("positions")),
+            slice=_slice(message.get("slice")),
+            order=None if order is None else Order.of(order),
+            where=_conditions(message.get("where")),
+            batch_size=_integer(message, "batch_size", None, 1, 2**31),
         )
 
 
-_KEYS = (
-    "v",
-    "data",
-    "columns",
-    "features",
-    "sequence_features",
-    "raw",
-    "index",
-    "positions",
-    "slice",
-    "order",
-    "where",
-    "batch_size",
-    "fingerprint",
-)
+_KEYS = ("v", "data", "columns", "features", "sequence_features", "raw", "index", "fingerprint", *CHOICES)
 
 
 def _names(message: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
@@ -283,11 +272,13 @@ def _conditions(value: Any) -> tuple[tuple[str, str, Any], ...]:
         if not isinstance(one, list) or len(one) != 3 or not isinstance(one[0], str):
             raise ValueError("each condition of where must be [column, operator, value]")
         name, sign, wanted = one
-        if not isinstance(sign, str) or sign not in _OPERATORS:
-            raise ValueError(f"the operator must be one of {listed(_OPERATORS)}, not {str(sign)[:80]!r}")
+        if sign not in _SIGNS:
+            raise ValueError(f"the operator must be one of {listed(_SIGNS)}, not {str(sign)[:80]!r}")
         values = wanted if sign == "in" else [wanted]
         if not isinstance(values, list) or not all(isinstance(v, int | float | str | bytes) for v in values):
             raise ValueError(f"the value beside {sign!r} must be a number or text ('in': a list of them)")
+        if any(isinstance(v, int) and abs(v) >= 2**63 for v in values):
+            raise ValueError("a value does not fit into 64 bits")
         found.append((name, sign, wanted))
     return tuple(found)
 
@@ -296,22 +287,12 @@ def matches(column: Any, sign: str, wanted: Any, name: str) -> Any:
     """Where a column of an index fulfils a condition; a missing value never does.
 
     Raises:
-        ValueError: the value is not of the column's type.
+        TypeError: the value is not of the column's type.
     """
+    if sign == "in":
+        return matching(column, wanted, name)
     values = np.ma.getdata(column)
-    is_text = values.dtype.kind == "S"
-    many = wanted if sign == "in" else [wanted]
-    many = [value.encode() if isinstance(value, str) else value for value in many]
-    if any(isinstance(value, bytes) != is_text for value in many):
-        raise ValueError(f"index column {name!r} has type {values.dtype}; the value is of another type")
-    if any(type(value) is int and abs(value) >= 2**63 for value in many):
-        raise ValueError("a value does not fit into 64 bits")
-    # Stored floats are float32: 0.1 means the nearest float32.
-    asked = np.array(many, values.dtype if values.dtype.kind == "f" else None)
-    if not len(asked):
-        return np.zeros(len(values), np.bool_)
-    found = _OPERATORS[sign](values, asked if sign == "in" else asked[0])
-    return found & ~np.ma.getmaskarray(column)
+    return COMPARISONS[sign](values, as_stored([wanted], values, name)[0]) & ~np.ma.getmaskarray(column)
 
 
 # ---- features ------------------------------------------------------------------------------------------
@@ -322,11 +303,26 @@ def _plan(value: Any) -> FeaturePlan:
     if value is not None and not isinstance(value, dict | list):
         raise ValueError("features must be a list of names or a map of names to types")
     if isinstance(value, dict):
+        _check_defaults(value.values())
         value = {name: _spec(name, one) for name, one in value.items()}
     try:
         return compile_features(value)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def _check_defaults(specs: Iterable[Any]) -> None:
+    """A default is kept for a whole row, however short it was in the ticket."""
+    shapes = [
+        spec.get("shape") for spec in specs if isinstance(spec, dict) and spec.get("default") is not None
+    ]
+    count = sum(
+        math.prod(abs(extent) for extent in shape if type(extent) is int)
+        for shape in shapes
+        if isinstance(shape, list)
+    )
+    if count > _MOST_DEFAULTS:
+        raise ValueError(f"the defaults have {count:,} values; a ticket has at most {_MOST_DEFAULTS:,}")
 
 
 def _spec(name: str, value: Any) -> Any:
