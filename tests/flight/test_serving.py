@@ -139,8 +139,9 @@ def test_several_processes(data: Path) -> None:
         for reader in readers:
             assert ids(reader) == list(range(20))
         assert len({reader._view.store.connection._turn % 2 for reader in readers}) == 2
-        assert server.metrics_port is not None
-        assert 'tfrecord_rows_total{method="do_get"} 160\n' in answer(server.metrics_port, "/metrics")[1]
+        port, counted = server.metrics_port, 'tfrecord_rows_total{method="do_get"} 160\n'
+        assert port is not None
+        until(lambda: counted in answer(port, "/metrics")[1])  # a server counts a scan when it has ended
         for reader in readers:
             reader.close()
 
