@@ -246,8 +246,9 @@ class InputStream:
             self._inflater = self._finding_points(at, bits, self._points)
         else:
             fast = self._fast
-            if fast and bits > zlib.MAX_WBITS and self._have(4):
-                fast = self._stored[self._at + 3] < 0x20  # isal does not look at flags that are reserved
+            if fast and bits > zlib.MAX_WBITS:
+                self._have(_FIRST_STEP)
+                fast = _has_plain_header(self._stored[self._at : self._at + _FIRST_STEP])
             self._inflater = FastInflater(bits, window) if fast else ZlibInflater(bits, window)
         self._step = _FIRST_STEP
         self._inflater.feed(shifted(self._next_piece(), shift))
@@ -311,6 +312,20 @@ class InputStream:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _has_plain_header(head: bytes) -> bool:
+    """Whether the header of a gzip member (RFC 1952) has no reserved flags and ends within ``head``: isal
+    ignores such flags, and misreads some headers that come in pieces."""
+    flags, at = head[3] if len(head) > 3 else 0, 10
+    if flags & 4:
+        at += 2 + int.from_bytes(head[10:12], "little")
+    for flag in (8, 16):
+        if flags & flag:
+            at = head.find(0, at) + 1
+            if not at:
+                return False
+    return flags < 0x20 and at + (flags & 2) <= len(head)
 
 
 def _position(file: Any) -> int | None:

@@ -24,19 +24,6 @@ def extended(index: RecordIndex) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture
-def data(make_file: Any) -> Path:
-    path: Path = make_file(PAYLOADS)
-    return path
-
-
-@pytest.fixture
-def stored(data: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "stored.tfindex"
-    build_index(data, path)
-    return path
-
-
 def test_extended_keeps_all_it_was_given(data: Path, tmp_path: Path) -> None:
     index = scan_index(data, verify=VERIFY_ALL).replace(
         metadata={"record_type": "example", "schema": {"label": ["int64", 4, 1, 1, None]}},

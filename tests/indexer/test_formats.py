@@ -18,19 +18,6 @@ from indexer.framing import frame_record
 from indexer.index import RecordIndex
 
 
-@pytest.fixture
-def data(make_file: Any) -> Path:
-    path: Path = make_file(PAYLOADS)
-    return path
-
-
-@pytest.fixture
-def stored(data: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "stored.tfindex"
-    build_index(data, path)
-    return path
-
-
 def same(one: RecordIndex, other: RecordIndex) -> bool:
     pairs = ((one.offsets, other.offsets), (one.lengths, other.lengths))
     return all(a.tolist() == b.tolist() for a, b in pairs)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import random
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +68,41 @@ def test_isal_and_zlib_agree(name: str, limit: int, monkeypatch: pytest.MonkeyPa
     fast = [ends(case, kind, limit) for case in cases]
     monkeypatch.setattr("indexer.inputstream.fast_zlib", lambda: None)
     assert fast == [ends(case, kind, limit) for case in cases]
+
+
+def member(data: bytes, flags: int, long: int = 3, wrong: int = 0) -> bytes:
+    """A gzip member whose header has the parts that the flags name (RFC 1952), of ``long`` bytes each."""
+    head = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6)
+    if flags & 4:
+        head += struct.pack("<H", long) + b"x" * long
+    head += (b"n" * long + b"\0") * (flags >> 3 & 1) + (b"c" * long + b"\0") * (flags >> 4 & 1)
+    if flags & 2:
+        head += struct.pack("<H", (zlib.crc32(head) & 0xFFFF) ^ wrong)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    body = packer.compress(data) + packer.flush()
+    return head + body + struct.pack("<II", zlib.crc32(data), len(data))
+
+
+@functools.cache
+def filler(size: int) -> bytes:
+    """A member of this size."""
+    data = random.Random(size).randbytes(size)
+    made = member(data[: 2 * size - len(member(data, 0))], 0)
+    assert len(made) == size
+    return made
+
+
+@pytest.mark.parametrize("flags", range(0, 32, 2))
+@pytest.mark.parametrize("long", [0, 3, 300, 600, 3000])
+def test_headers_of_members(flags: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a piece that was read ends: isal misreads some headers that come in pieces."""
+    stored = member(DATA, flags, long) * 3
+    assert ends(stored, "gzip", 1 << 20) == (DATA * 3, None)
+    for inside in (5, 12, 15, 20):
+        found, error = ends(filler((256 << 10) - inside) + stored, "gzip", 1 << 20)
+        assert error is None and found.endswith(DATA * 3)
+    damaged = member(DATA, flags, long, wrong=1)
+    fast = ends(stored + damaged, "gzip", 1 << 20)
+    monkeypatch.setattr("indexer.inputstream.fast_zlib", lambda: None)
+    assert fast == ends(stored + damaged, "gzip", 1 << 20)
+    assert (fast[1] is not None) is bool(flags & 2)
