@@ -41,7 +41,7 @@ class TestStates:
     def test_the_last_epoch_there_is(self, make: Any) -> None:
         dataset = TFRecordDataset(make([5]), shuffle=True)
         for epoch in (2**62 - 1, 2**64, -1):
-            with pytest.raises(ValueError, match="an epoch is an integer of at least 0 and at most"):
+            with pytest.raises(ValueError, match="an epoch must be an integer of at least 0 and at most"):
                 dataset.set_epoch(epoch)
         dataset.set_epoch(2**62 - 2)
         assert sorted(ids(dataset)) == list(range(5))

@@ -62,15 +62,15 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"shuffle": "blocks"}, "shuffle is False, True or 'block'"),
+            ({"shuffle": "blocks"}, "shuffle must be False, True or 'block'"),
             ({"split": "even"}, "'exact', 'drop', 'pad'"),
-            ({"batch_size": 0}, "batch_size is an integer of at least 1"),
-            ({"batch_size": True}, "batch_size is an integer of at least 1"),
+            ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
+            ({"batch_size": True}, "batch_size must be an integer of at least 1"),
             ({"drop_last": True}, "drop_last needs a batch_size"),
             ({"shuffle_queue_size": -1}, "queue size is -1"),
-            ({"shuffle_queue_bytes": 0}, "shuffle_queue_bytes is an integer of at least 1"),
+            ({"shuffle_queue_bytes": 0}, "shuffle_queue_bytes must be an integer of at least 1"),
             ({"ragged": "padded"}, "'ragged', 'pad', 'nested'"),
-            ({"rank": 1}, "both, or neither"),
+            ({"rank": 1}, "give both rank and world_size, or neither"),
             ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
             ({"rank": -1, "world_size": 2}, "rank -1 of 2"),
             ({"description": {"id": "integer"}}, "integer"),
@@ -95,7 +95,7 @@ class TestOptions:
     @pytest.mark.parametrize("name", ["seed", "batch_size", "shuffle_queue_bytes"])
     def test_what_is_no_integer_is_named(self, make: Any, name: str) -> None:
         for value in ("3", 2.0):
-            with pytest.raises(TypeError, match=f"{name} is an integer, got {value!r}"):
+            with pytest.raises(TypeError, match=f"{name} must be an integer, got {value!r}"):
                 TFRecordDataset(make([1]), **{name: value})
 
     def test_integers_of_numpy_make_states_for_json(self, make: Any) -> None:

@@ -144,7 +144,7 @@ class TestBuckets:
         [
             (("x", [3, 1], [1, 1, 1]), "boundaries must ascend"),
             (("x", [1, 3], [1, 1]), "make 3 buckets, got 2"),
-            (("x", [1], [1, 0]), "a batch size is an integer of at least 1"),
+            (("x", [1], [1, 0]), "a batch size must be an integer of at least 1"),
             (("y", [1], [1, 1]), "'y'"),
         ],
     )
@@ -204,7 +204,7 @@ def test_operations_leave_the_dataset_as_it_is(make: Any) -> None:
     assert ids(shorter) == [0, 1] and ids(dataset) == list(range(6))
     assert (dataset.epoch, shorter.epoch) == (0, 0)
     assert repr(shorter) == f"{dataset!r}.take(2)"
-    with pytest.raises(ValueError, match="count is an integer of at least 0"):
+    with pytest.raises(ValueError, match="count must be an integer of at least 0"):
         dataset.take(-1)
 
 

@@ -160,5 +160,5 @@ def test_by_itself() -> None:
 
 @pytest.mark.parametrize("value", [-1, 1.5, True])
 def test_wrong_ones(make: Any, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="prefetch is an integer"):
+    with pytest.raises((TypeError, ValueError), match="prefetch must be an integer"):
         TFRecordDataset(make([1]), batch_size=1, prefetch=value)

@@ -197,10 +197,13 @@ class TestPadding:
         [
             ({"pad_value": 1}, "pad_value needs ragged='pad', not ragged='ragged'"),
             ({"ragged": "nested", "max_length": 1}, "max_length needs ragged='pad'"),
-            ({"ragged": "pad", "max_length": -1}, "max_length is an integer of at least 0"),
-            ({"ragged": "pad", "max_length": 1.5}, "max_length is an integer, got 1.5"),
-            ({"ragged": "pad", "pad_to_multiple_of": 0}, "pad_to_multiple_of is an integer of at least 1"),
-            ({"ragged": "padded"}, "ragged is one of"),
+            ({"ragged": "pad", "max_length": -1}, "max_length must be an integer of at least 0"),
+            ({"ragged": "pad", "max_length": 1.5}, "max_length must be an integer, got 1.5"),
+            (
+                {"ragged": "pad", "pad_to_multiple_of": 0},
+                "pad_to_multiple_of must be an integer of",
+            ),
+            ({"ragged": "padded"}, "ragged must be one of"),
         ],
     )
     def test_wrong_ones(self, make: Any, options: dict[str, Any], message: str) -> None:

@@ -80,7 +80,7 @@ def test_other_datasets_take_urls(server: LocalServer, folder: Path) -> None:
 
 def test_options_of_files_are_refused(server: LocalServer, folder: Path) -> None:
     for wrong in ({"index_path": False}, {"mmap": False}, {"cache": "auto"}):
-        with pytest.raises(ValueError, match="is for files"):
+        with pytest.raises(ValueError, match="only files have"):
             TFRecordDataset(server.add(folder), **wrong)
     with pytest.raises(PermissionError, match="refuses the token"):
         TFRecordDataset(server.add(folder), storage_options={"token": "a wrong one of many"})

@@ -98,8 +98,8 @@ class MixedPass(ABC):
         return self._known.pop(draws.tobytes(), None) or self._resolve(draws)
 
     def _later(self, later: Later, number: int, window: int) -> Int64Array:
-        """What `_resolve` gives for one source's draws of a later window. It is kept until they are read:
-        a mix cannot go back without drawing everything once more."""
+        """What `_resolve` gives for one source's draws of a later window. It is kept until they are read,
+        because a mix can go back only by drawing everything again."""
         draws = later(window)
         if not len(draws):
             return draws

@@ -102,7 +102,7 @@ class MultiTFRecordDataset(EpochDataset):
         call = call_text(type(self).__name__, MultiTFRecordDataset.__init__, locals())
         known_options(MultiTFRecordDataset.__init__, reader_options)
         if not isinstance(splits, Mapping):
-            raise TypeError(f"splits is a dict of names to weights, got {type(splits).__name__}")
+            raise TypeError(f"splits must be a dict of names to weights, got {type(splits).__name__}")
         pattern = os.fspath(data_pattern)
         weights = check_weights(splits.values(), list(splits))
         wanted = [(name, weight) for name, weight in zip(splits, weights, strict=True) if weight > 0]

@@ -80,7 +80,7 @@ class DatasetOptions:
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
             splits, near = ", ".join(map(repr, SPLITS)), near_matches(self.split, SPLITS)
-            raise ValueError(f"split is one of {splits}, got {self.split!r}{near}")
+            raise ValueError(f"split must be one of {splits}, got {self.split!r}{near}")
         if self.seed is not None:
             as_integer(self.seed, "seed")
         if self.batch_size is not None:
@@ -117,7 +117,7 @@ def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int
         shuffle = False
     if not isinstance(shuffle, bool) and shuffle != "block":
         near = near_matches(shuffle, ("block",))
-        raise ValueError(f"shuffle is False, True or 'block', got {shuffle!r}{near}")
+        raise ValueError(f"shuffle must be False, True or 'block', got {shuffle!r}{near}")
     return shuffle, check_queue_size(queue_size) if queue_size else None
 
 
@@ -126,18 +126,18 @@ def as_integer(value: Any, what: str, least: int | None = None, most: int | None
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} is an integer, got {value!r}") from None
+        raise TypeError(f"{what} must be an integer, got {value!r}") from None
     below = least is not None and (number < least or isinstance(value, bool))
     if below or (most is not None and number > most):
         upper = "" if most is None else f" and at most {most}"
-        raise ValueError(f"{what} is an integer of at least {least}{upper}, got {value!r}")
+        raise ValueError(f"{what} must be an integer of at least {least}{upper}, got {value!r}")
     return number
 
 
 def check_transform(transform: Any) -> None:
     """Raise TypeError if it is not callable."""
     if transform is not None and not callable(transform):
-        raise TypeError(f"transform is a function, got {type(transform).__name__}")
+        raise TypeError(f"transform must be a function, got {type(transform).__name__}")
 
 
 def known_options(called: Callable[..., Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -192,7 +192,7 @@ def _open_remote(
     given = {"index_path": index_path, "compression_type": compression_type}
     named += [name for name, value in given.items() if value is not None]
     if named:
-        raise ValueError(f"{', '.join(named)} is for files, and {url} is a server's")
+        raise ValueError(f"{url} is on a server, but only files have {', '.join(named)}")
     check_options(connect, settings, ("token", "tls_roots"))
     reader = connect(url, **settings, **options)
     return reader, Source(reader._view)

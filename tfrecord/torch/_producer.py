@@ -160,7 +160,7 @@ def _records(
 
 
 def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finish: Finish) -> Iterator[Any]:
-    """As above if damaged records are skipped: of several, we do not know which are missing."""
+    """`_records` if damaged records are skipped: of several, we would not know which are missing."""
     for i in range(len(positions)):
         rows = source.fetch(positions[i : i + 1])
         if not len(rows.payloads):

@@ -32,7 +32,7 @@ class RaggedOptions:
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             kinds, near = ", ".join(map(repr, _KINDS)), near_matches(self.kind, _KINDS)
-            raise ValueError(f"ragged is one of {kinds}, got {self.kind!r}{near}")
+            raise ValueError(f"ragged must be one of {kinds}, got {self.kind!r}{near}")
         given = {
             "pad_value": self.pad_value,
             "max_length": self.max_length,
@@ -67,9 +67,9 @@ def _check_width(what: str, value: Any, least: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} is an integer, got {value!r}")
+        raise TypeError(f"{what} must be an integer, got {value!r}")
     if value < least:
-        raise ValueError(f"{what} is an integer of at least {least}, got {value!r}")
+        raise ValueError(f"{what} must be an integer of at least {least}, got {value!r}")
 
 
 def tensors_of(batch: Any, options: RaggedOptions) -> Any:

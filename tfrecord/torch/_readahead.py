@@ -26,7 +26,7 @@ __all__ = ["Later", "Readahead"]
 _FIRST_BYTES, _PIECE_BYTES = 4 << 20, 32 << 20
 _PIECE = 8192
 _SAMPLE = 32
-# From stores so many requests are kept under way, unless they are of more bytes, or records, than this.
+# This many requests to stores are kept in flight, unless they are for more bytes or records than this.
 _MOST_REQUESTS = 32
 _MOST_AHEAD = 64 << 20
 _MOST_RECORDS = 1 << 17
@@ -53,8 +53,8 @@ def _resident(buffer: memoryview, offsets: Int64Array) -> bool:
 class Readahead:
     """What one pass reads next: hints for local files, and requests for objects behind URLs.
 
-    `store` is a `RecordStore`; `count`: how many records behind URLs are asked for ahead. None keeps 32
-    requests under way.
+    `store` is a `RecordStore`; `count`: how many records behind URLs to request ahead. None keeps 32 requests
+    in flight.
     """
 
     def __init__(self, store: Any, count: int | None = None) -> None:
@@ -84,7 +84,8 @@ def _cached(store: Any) -> bool:
 
 
 def _open(store: Any, number: int, *, remote: bool) -> DataFile | None:
-    """An uncompressed file, if it is of this kind; None too if it cannot be opened, which reading reports."""
+    """An uncompressed file, if it is remote (or local) as asked; None also if it cannot be opened: reading
+    reports that."""
     try:
         file: DataFile | None = None if store.compression(number) else store.open(number)
     except (OSError, TFRecordError):
@@ -112,7 +113,7 @@ def _frames(store: Any, positions: Int64Array) -> tuple[Int64Array, Int64Array, 
 def _advise(
     store: Any, numbers: Int64Array, offsets: Int64Array, sizes: Int64Array, *, remote: bool
 ) -> list[Any]:
-    """Tell each file of this kind what is read of it; returns what they answer."""
+    """Tell each remote (or local) file which parts will be read; returns what they answer."""
     found = []
     for number in np.unique(numbers).tolist():
         file = _open(store, number, remote=remote)
@@ -165,7 +166,7 @@ class _Hints:
 
 
 class _Asked(NamedTuple):
-    """Records that were asked for: where they begin and end, and what holds their bytes."""
+    """Records that were requested: where they begin and end, and what holds their bytes."""
 
     begin: int
     end: int
@@ -215,7 +216,7 @@ class _Requests:
                 return
 
     def _room(self, position: int) -> bool:
-        """Whether more is to be under way than is asked for beyond `position`."""
+        """Whether to request more than has been requested beyond `position`."""
         if self._count is not None:
             return self._told < position + self._count
         ahead = [one for one in self._asked if one.begin >= position]
@@ -272,8 +273,8 @@ def _near(
     other_offsets: Int64Array,
     other_sizes: Int64Array,
 ) -> npt.NDArray[np.bool_]:
-    """Which of the other frames lie so near to one of these that they can be read by the same request: the
-    rest of a block that is begun."""
+    """Which of the other frames are near enough to one of these to share its request: the rest of a block
+    that has begun."""
     near = np.zeros(len(other_numbers), np.bool_)
     for number in np.unique(numbers).tolist():
         here, there = numbers == number, other_numbers == number

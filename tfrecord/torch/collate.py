@@ -40,7 +40,7 @@ def pad_collate(value: Any = 0, max_length: int | None = None) -> Any:
 class _PadCollate:
     def __init__(self, value: Any, max_length: int | None) -> None:
         if max_length is not None and max_length < 0:
-            raise ValueError(f"max_length is an integer >= 0 or None, got {max_length!r}")
+            raise ValueError(f"max_length must be an integer >= 0 or None, got {max_length!r}")
         self.value, self.max_length = value, max_length
 
     def __call__(self, records: Sequence[Any]) -> Any:

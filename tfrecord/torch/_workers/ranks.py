@@ -21,7 +21,7 @@ def _checked(rank: Any, world_size: Any, source: str) -> tuple[int, int]:
         rank, world_size = operator.index(rank), operator.index(world_size)
     except TypeError:
         raise TypeError(
-            f"rank and world_size ({source}) are integers, got {rank!r} and {world_size!r}"
+            f"rank and world_size ({source}) must be integers, got {rank!r} and {world_size!r}"
         ) from None
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must be 0 .. world_size - 1, got rank {rank} of {world_size} ({source})")
@@ -55,7 +55,7 @@ class RankResolver:
 
     def __init__(self, rank: int | None = None, world_size: int | None = None) -> None:
         if (rank is None) != (world_size is None):
-            raise ValueError("give rank and world_size both, or neither")
+            raise ValueError("give both rank and world_size, or neither")
         self._given = None if rank is None else _checked(rank, world_size, "as given")
         self._handed: tuple[int, int, int] | None = (
             None  # what the process with this pid found for its workers
