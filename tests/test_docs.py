@@ -58,7 +58,16 @@ def run_program(page: Path, blocks: list[tuple[int, str]]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.stem)
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    """A page that starts Ray runs after the other tests of Ray, and has time for its many processes."""
+    starts_ray = any(NEEDED["ray"].search(code) for _, code in examples(page))
+    return [pytest.mark.xdist_group("ray"), pytest.mark.timeout(1200)] if starts_ray else []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=marks(page)) for page in PAGES if examples(page)],
+)
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = examples(page)
     for name in ("pyarrow", "duckdb", "pandas", "polars") if page.stem == "columns" else ():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecord.sampling import SPLITS, BlockOrder, Permutation, QueueOrder, Share
 from tfrecord.sampling.mixing import MixOrder
+
+pytestmark = pytest.mark.one_run
 
 counts = st.one_of(st.integers(0, 60), st.integers(16_000, 17_000))
 keys = st.integers(-(2**80), 2**80)
