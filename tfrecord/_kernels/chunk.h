@@ -102,9 +102,9 @@ static void chunk_take(decode_chunk *chunk, int fill) {
             column_fault fault = {0};
             int64_t end = table->is_lists ? column->num_slots : chunk->rows;
             int status;
-            if (fill) status = column->count >= 0 ? 0 : column_fill(table, column, chunk->records, out, &fault);
+            if (fill) status = column->count >= 0 || out->filled ? 0 : column_fill(table, column, chunk->records, out, &fault);
             else if (column->count >= 0) status = column_dense(table, column, chunk->records, end, out, &fault);
-            else status = column_count(table, column, end, out, &fault);
+            else status = column_count(table, column, chunk->records, end, out, &fault);
             if (status) chunk_keep_fault(chunk, t, i, column_row(table, column, fault.slot), &fault);
         }
     }

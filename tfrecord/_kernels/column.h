@@ -1,7 +1,8 @@
 /* From slots to columns: kinds and counts are checked, then values go into arrays of the right size.
  *
- * A ragged column is counted first (column_count) and filled when its array is there (column_fill). A dense column has
- * its array from the start (column_dense).
+ * A ragged column is counted first (column_count) and filled when its array is there (column_fill). It may have room for
+ * one value per slot from the start: as long as each slot has just one, values are put there while they are counted. A
+ * dense column has its array from the start (column_dense).
  */
 #ifndef TFRECORD_COLUMN_H
 #define TFRECORD_COLUMN_H
@@ -21,7 +22,8 @@ typedef struct {
     int kind; /* the requested one, or else the first one found */
     int level;
     int64_t done;      /* slots that were counted or decoded; of a direct column, rows that were no repeats */
-    feature_sink sink; /* dense: the whole column */
+    feature_sink sink; /* dense: the whole column; ragged: room for one value per slot, or nowhere */
+    int filled;        /* ragged: that room was enough */
     int32_t *buffers;  /* of byte strings: which buffer */
 } column_output;
 
@@ -52,10 +54,17 @@ WIRE_INLINE void column_ahead(const scan_column *column, int64_t i, int64_t end)
     for (uint32_t at = 0; at < 1024 && at < next->length; at += 64) __builtin_prefetch(slot_data(next) + at);
 }
 
-static int column_count(const scan_table *table, const scan_column *column, int64_t end, column_output *out,
-                        column_fault *fault) {
+/* Nothing more is put into a ragged column while it is counted. */
+WIRE_INLINE void column_no_room(feature_sink *sink) {
+    sink->ints = sink->offsets = NULL;
+    sink->floats = NULL;
+}
+
+static int column_count(const scan_table *table, const scan_column *column, const scan_record *records, int64_t end,
+                        column_output *out, column_fault *fault) {
     int depth = table->is_lists ? 4 : 3;
     int64_t total = out->total;
+    feature_sink *sink = &out->sink;
     for (int64_t i = out->done; i < end; i++) {
         const feature_slot *slot = &column->slots[i];
         int has = slot->shape > SLOT_NO_KIND;
@@ -63,16 +72,28 @@ static int column_count(const scan_table *table, const scan_column *column, int6
         if (WIRE_LIKELY(has)) {
             int status = column_kind(column, i, out, fault);
             if (status) return status;
-            if (WIRE_LIKELY(slot->shape == SLOT_VALUE || slot->shape == SLOT_ONE)) {
+            if (WIRE_LIKELY(slot->shape == SLOT_VALUE)) {
+                if (sink->ints) sink->ints[total] = (int64_t)slot->at;
+                else if (sink->floats) sink->floats[total] = (uint32_t)slot->at;
+                total++;
+            } else if (WIRE_LIKELY(slot->shape == SLOT_ONE)) {
+                if (sink->offsets) {
+                    sink->offsets[total] = (int64_t)(slot_data(slot) - records[i].base);
+                    sink->lengths[total] = (int64_t)slot->length;
+                    if (out->buffers) out->buffers[total] = records[i].buffer;
+                }
                 total++;
             } else {
                 feature_sink counted = {0};
                 counted.level = out->level;
+                column_no_room(sink);
                 if (slot->kind == KIND_INT64) column_ahead(column, i, end);
                 status = slot_values(slot, &table->parts, depth, &counted);
                 if (status) return fault_at(fault, status, i, 0, 0);
                 total += counted.count;
             }
+        } else {
+            column_no_room(sink);
         }
         out->splits[i] = total;
     }

@@ -89,6 +89,7 @@ cdef extern from "survey.h" nogil:
         int64_t total
         int kind, level
         feature_sink sink
+        int filled
         int32_t *buffers
 
     ctypedef struct decode_chunk:
@@ -96,7 +97,7 @@ cdef extern from "survey.h" nogil:
         int num_tables
         column_output *outputs[2]
         scan_record *records
-        int64_t first, count
+        int64_t first, count, rows
         uint8_t *bad
         column_fault fault
         int fault_table

@@ -69,7 +69,7 @@ cdef class _Assembly:
         cdef decode_chunk *chunk = &self.chunks.items[0]
         cdef Py_ssize_t c
         cdef int64_t slots = self.rows, count = chunk.tables[t].columns[i].count, at = 0
-        cdef int kind = chunk.tables[t].columns[i].kind
+        cdef int kind = chunk.tables[t].columns[i].kind, likely
         cdef uint8_t *present = flags
         cdef int64_t *split_data = NULL
         cdef column_output *out
@@ -78,15 +78,16 @@ cdef class _Assembly:
             outer, slots = self.join_steps(i, flags)
             steps = _array(slots, 1, _BOOL)
             present = <uint8_t *> _pointer(steps)
-        if count < 0:
-            splits = _array(slots + 1, 8, _INT64)
-            split_data = <int64_t *> _pointer(splits)
-            split_data[0] = 0
-        else:
-            values = self.new_values(kind, slots, count, shape)
         if count >= 0:
+            values = self.new_values(kind, slots, count, shape)
             self.aim_dense(t, i, values, present)
             return [key, kind, outer, steps, splits, values]
+        splits = _array(slots + 1, 8, _INT64)
+        split_data = <int64_t *> _pointer(splits)
+        split_data[0] = 0
+        likely = self.likely_kind(t, i)
+        if not t or likely != KIND_BYTES:
+            values = self.new_values(likely, slots)
         for c in range(self.chunks.count):
             chunk = &self.chunks.items[c]
             out = &chunk.outputs[t][i]
@@ -94,8 +95,18 @@ cdef class _Assembly:
             out.splits = split_data + 1 + at
             out.kind = kind
             out.level = out.sink.level = self.decoder.level
+            if values is not None:
+                self.aim(out, likely, values, at)
             at += chunk.tables[t].columns[i].num_slots
         return [key, kind, outer, steps, splits, values]
+
+    cdef int likely_kind(self, int t, Py_ssize_t i) noexcept:
+        """The kind of a column: the requested one, or if any will do, that of its first slot, if that is known."""
+        cdef decode_chunk *chunk = &self.chunks.items[0]
+        cdef scan_column *column = &chunk.tables[t].columns[i]
+        if column.kind == KIND_UNKNOWN and chunk.rows and column.num_slots and column.slots[0].shape > SLOT_NO_KIND:
+            return column.slots[0].kind
+        return column.kind
 
     cdef int aim_dense(self, int t, Py_ssize_t i, object values, uint8_t *present) except -1:
         """Make the chunks write a dense column: to `values`, and whether rows are present."""
@@ -193,9 +204,10 @@ cdef class _Assembly:
         return failure
 
     cdef int allocate_values(self) except -1:
-        """The values of ragged columns, now that they are counted; 0 where there are no such columns."""
+        """The values of ragged columns, now that they are counted; 0 where all are there already."""
         cdef decode_chunk *chunk
         cdef int t, kind, needed = 0
+        cdef bint filled
         cdef Py_ssize_t i, c
         cdef int64_t total, slot, base
         cdef column_output *out
@@ -205,16 +217,25 @@ cdef class _Assembly:
                     continue
                 kind = column[1]
                 total = 0
-                needed = 1
+                filled = column[5] is not None
                 for c in range(self.chunks.count):
-                    total += self.chunks.items[c].outputs[t][i].total
-                column[5] = self.new_values(kind, total)
+                    out = &self.chunks.items[c].outputs[t][i]
+                    total += out.total
+                    filled = filled and (out.sink.ints or out.sink.floats or out.sink.offsets)
+                if not filled:
+                    needed = 1
+                    column[5] = None  # its memory may be used for the next
+                    column[5] = self.new_values(kind, total)
+                elif total + 1 < len(column[4]):  # records were left out
+                    column[5] = _first_values(total, column[5])
                 base = 0
                 for c in range(self.chunks.count):
                     chunk = &self.chunks.items[c]
                     out = &chunk.outputs[t][i]
-                    out.sink.limit = out.total
-                    self.aim(out, kind, column[5], base)
+                    out.filled = filled
+                    if not filled:
+                        out.sink.limit = out.total
+                        self.aim(out, kind, column[5], base)
                     if base:
                         for slot in range(chunk.tables[t].columns[i].num_slots):
                             out.splits[slot] += base
@@ -238,8 +259,10 @@ cdef class _Assembly:
 
 
 cdef tuple _first_rows(int64_t rows, object splits, object values):
-    if splits is not None:
-        return splits[:rows + 1], values
+    return (None, _first_values(rows, values)) if splits is None else (splits[:rows + 1], values)
+
+
+cdef object _first_values(int64_t count, object values):
     if isinstance(values, tuple):
-        return None, tuple([None if part is None else part[:rows] for part in values])
-    return None, values[:rows]
+        return tuple([None if part is None else part[:count] for part in values])
+    return values[:count]
