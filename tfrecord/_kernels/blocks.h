@@ -29,7 +29,7 @@
 #define SCRATCH_MOST 8                  /* that are kept of each */
 #define BLOCKS_HUGE ((size_t)1 << 21)
 #define BLOCKS_MOST 256
-#define BLOCKS_MOST_BYTES ((size_t)128 << 20)
+#define BLOCKS_MOST_BYTES ((size_t)256 << 20)
 
 /* Columns of one batch are written a row at a time, so they must not all begin at the same offset in a page: they would
  * share one cache set. */

@@ -48,7 +48,9 @@ WIRE_COLD int chunk_leave_out(decode_chunk *chunk, int64_t place, const uint32_t
 }
 
 /* Records of about this many bytes are scanned, then decoded while they and their slots are in a near cache. */
+#ifndef CHUNK_NEAR
 #define CHUNK_NEAR ((int64_t)512 << 10)
+#endif
 
 /* Scans the next records, of `most` bytes or a bit more. */
 static void chunk_scan(decode_chunk *chunk, int64_t most) {
