@@ -19,7 +19,7 @@ def check_writable(url: str, hint: str = "write to a bucket or a local file") ->
 
 
 class Upload:
-    """Writes an object forward. It exists after `close`, not after `abort`.
+    """Writes an object forward. It exists after `close` (``made`` is true), not after `abort`.
 
     The bytes wait in a temporary file (in ``TMPDIR``), so a writer that fails has begun nothing in the store.
     """
@@ -27,7 +27,7 @@ class Upload:
     def __init__(self, url: str, *, new: bool = False) -> None:
         self.name = str(url)
         check_writable(self.name)
-        self.closed = False
+        self.closed = self.made = False
         self._store, self._key = open_store(url if isinstance(url, Url) else Url(url))
         if new and self._store.exists(self._key):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.name)
@@ -57,6 +57,7 @@ class Upload:
         with self._file as file:
             if self._pid == os.getpid():  # in a forked copy the upload is the parent's
                 self._store.upload(self._key, file)
+                self.made = True
 
     def abort(self) -> None:
         """Create no object."""

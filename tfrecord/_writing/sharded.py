@@ -160,12 +160,12 @@ class ShardedTFRecordWriter:
             self._open.clear()
 
     def _take_back(self) -> None:
-        """Remove all objects behind URLs if the set is incomplete."""
+        """Remove the objects that were created, because the set is incomplete."""
         for writer in self._writers:
             path = writer._output.path
-            if path is not None and is_url(path):
-                with contextlib.suppress(OSError, TFRecordError):
-                    for name in (path, path + ".tfindex"):
+            if path is not None and is_url(path) and writer._output.has_changed:
+                for name in (path, path + ".tfindex"):
+                    with contextlib.suppress(OSError, TFRecordError):
                         store, key = open_store(name)
                         store.delete(key)
 

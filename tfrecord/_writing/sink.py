@@ -327,6 +327,11 @@ class Output:
                 self._name(error)
             raise
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether what lies at the path may differ from before: an object does once it has been created."""
+        return self._upload is None or self._upload.made
+
     def close(self, clean: bool = True) -> None:
         """End the stream and close what was opened here; a caller's file is flushed but stays open.
 

@@ -281,7 +281,8 @@ class TFRecordWriter:
             required = bool(self._wants_index) or self._untouched is not None
             index.commit(self._output.size, required=required, points=self._output.points)
         elif self._old is not None and not self._wants_index and self._output.size != self._untouched:
-            self._old.remove()
+            if self._output.has_changed:
+                self._old.remove()
 
     def __enter__(self) -> TFRecordWriter:
         self._check_open()
