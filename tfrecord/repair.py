@@ -23,7 +23,7 @@ from indexer.paths import Paths, expand_paths
 from indexer.progress import Progress, Report, shown
 from indexer.sniffing import sniff
 from indexer.streams import normalize_compression
-from tfrecord._kernels.record_type import check_record_type
+from tfrecord._kernels.record_type import RecordTypeName, check_record_type
 from tfrecord._repair.checker import Checker
 from tfrecord._repair.inflate import StreamDamage, any_set
 from tfrecord._repair.mapped import decompressed, forget, opened
@@ -42,7 +42,7 @@ def verify(
     paths: Paths,
     *,
     compression_type: str | None = None,
-    record_type: str = "auto",
+    record_type: RecordTypeName = "auto",
     parse: bool = True,
     num_threads: int = 1,
     progress: Progress = False,

@@ -39,7 +39,10 @@ def operations() -> None:
     TFRecordDataset("a.tfrecord", split="exat")  # type: ignore[arg-type]
     TFRecordDataset("a.tfrecord", shuffle="blocks")  # type: ignore[arg-type]
     TFRecordDataset("a.tfrecord", ragged="padded")  # type: ignore[arg-type]
+    TFRecordDataset("a.tfrecord", on_error="skp")  # type: ignore[arg-type]
+    TFRecordDataset("a.tfrecord", record_type="exampel")  # type: ignore[arg-type]
     TFRecordMapDataset("a.tfrecord", verfy=False)  # type: ignore[call-arg]
+    TFRecordMapDataset("a.tfrecord", on_error=3)  # type: ignore[arg-type]
 
 
 def mapped() -> None:

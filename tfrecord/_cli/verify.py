@@ -22,6 +22,7 @@ from tfrecord._cli.common import (
 from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import say
+from tfrecord._kernels.record_type import RecordTypeName
 from tfrecord.repair import VerifyReport
 from tfrecord.repair import verify as verify_files
 
@@ -37,7 +38,7 @@ from tfrecord.repair import verify as verify_files
 def verify(
     paths: tuple[str, ...],
     compression: str | None,
-    record_type: str,
+    record_type: RecordTypeName,
     checksums_only: bool,
     threads: int | None,
     as_json: bool,

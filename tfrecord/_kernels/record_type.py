@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from indexer.options import near_matches
 from indexer.sniffing import HEAD_SIZE, sniff
@@ -17,6 +17,7 @@ __all__ = [
     "RECORD_TYPES",
     "SAMPLE",
     "RecordType",
+    "RecordTypeName",
     "Sample",
     "check_record_type",
     "classify",
@@ -27,7 +28,8 @@ __all__ = [
     "settle",
 ]
 
-RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
+RecordTypeName = Literal["auto", "example", "sequence_example", "bytes"]
+RECORD_TYPES = get_args(RecordTypeName)
 # Declared if features are requested: Examples or SequenceExamples, and nothing else.
 MESSAGES = "messages"
 # How many payloads are sampled.

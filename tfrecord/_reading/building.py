@@ -15,7 +15,7 @@ from indexer.options import suggests_options, warn_caller
 from indexer.paths import expand_paths
 from indexer.stores import StoreOptions, clean_url
 from indexer.stores.options import Given
-from tfrecord._kernels.record_type import check_record_type
+from tfrecord._kernels.record_type import RecordTypeName, check_record_type
 from tfrecord.schema import SchemaCollector, invalid_text
 
 __all__ = ["build_index", "build_indexes"]
@@ -30,7 +30,7 @@ def build_index(  # type: ignore[overload-overlap]
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
-    record_type: str = "auto",
+    record_type: RecordTypeName = "auto",
     storage_options: Given | None = None,
 ) -> RecordIndex: ...  # for a folder or a glob it is a list
 @overload
@@ -42,7 +42,7 @@ def build_index(
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
-    record_type: str = "auto",
+    record_type: RecordTypeName = "auto",
     storage_options: Given | None = None,
 ) -> list[RecordIndex]: ...
 @suggests_options
@@ -54,7 +54,7 @@ def build_index(
     num_threads: int = 1,
     compression_type: str | None = None,
     progress: bool | Callable[..., object] = False,
-    record_type: str = "auto",
+    record_type: RecordTypeName = "auto",
     storage_options: Given | None = None,
 ) -> Any:
     """Validate whole files and write their extended indexes, with the schema of their features.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from indexer.errors import CompressionError, CorruptRecordError, DecodeError, TFRecordError
 from indexer.options import near_matches
@@ -11,7 +11,7 @@ from tfrecord._reading.locks import ForkSafeLock
 
 __all__ = ["DAMAGE", "DamagePolicy", "OnError"]
 
-OnError = str | Callable[[TFRecordError], object]
+OnError = Literal["raise", "skip"] | Callable[[TFRecordError], object]
 
 # What counts as damage. A missing feature or one of another type is a wrong request, and a stale index a
 # wrong file: neither is ever skipped.

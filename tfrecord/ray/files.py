@@ -14,6 +14,7 @@ from indexer.build_many import build_indexes as build_local_indexes
 from indexer.files import is_url
 from indexer.options import suggests_options
 from indexer.shards import expand_shards
+from tfrecord._kernels.record_type import RecordTypeName
 from tfrecord.repair import verify as verify_local_files
 from tfrecord.schema import SchemaCollector
 
@@ -85,7 +86,7 @@ def verify(
     paths: Any,
     *,
     compression_type: str | None = None,
-    record_type: str = "auto",
+    record_type: RecordTypeName = "auto",
     parse: bool = True,
     ray_remote_args: dict[str, Any] | None = None,
     progress: Progress | None = None,

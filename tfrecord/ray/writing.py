@@ -20,13 +20,13 @@ from indexer.options import suggests_options
 from indexer.paths import sidecar_path
 from indexer.streams import normalize_compression
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord._kernels.record_type import RecordTypeName, check_record_type
 from tfrecord.ray.blocks import RECORD
 from tfrecord.writer import TFRecordWriter
 
 __all__ = ["write_tfrecords"]
 
 _MODES = ("error", "append", "overwrite")
-_RECORD_TYPES = ("auto", "example", "sequence_example", "bytes")
 _SUFFIXES = {"": "", "gzip": ".gz", "zlib": ".zz", "zstd": ".zst"}
 _NAME = re.compile(r"part-([0-9]{6,})-[0-9]{6}\.tfrecord")
 
@@ -39,7 +39,7 @@ def write_tfrecords(
     index: bool = True,
     compression_type: Compression | None = None,
     mode: str = "error",
-    record_type: str = "auto",
+    record_type: RecordTypeName = "auto",
     min_rows_per_file: int | None = None,
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,
@@ -72,10 +72,7 @@ def write_tfrecords(
     """
     if mode not in _MODES:
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(map(repr, _MODES))}")
-    if record_type not in _RECORD_TYPES:
-        raise ValueError(
-            f"record_type is {record_type!r}; it is one of {', '.join(map(repr, _RECORD_TYPES))}"
-        )
+    check_record_type(record_type)
     compression = normalize_compression(compression_type or "NONE")
     if compression not in _SUFFIXES:
         raise ValueError(f"compression_type is {compression_type!r}; it is None, 'GZIP', 'ZLIB' or 'ZSTD'")

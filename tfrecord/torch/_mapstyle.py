@@ -12,6 +12,7 @@ from indexer.compression import Compression
 from indexer.errors import TFRecordError
 from tfrecord._columns.arrays import as_position, is_integer
 from tfrecord._reading.call_text import call_text
+from tfrecord._reading.damage import OnError
 from tfrecord._reading.decoder import LOCATED_ERRORS
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch._options import (
@@ -52,7 +53,7 @@ class TFRecordMapDataset(TFDataHints, Dataset[Any]):
         *,
         features: Any = None,
         sequence_features: Any = None,
-        on_error: Any = "raise",
+        on_error: OnError = "raise",
         max_skips: int | None = None,
         **reader_options: Unpack[ReaderOptions],
     ) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from indexer.compression import Compression
 from indexer.options import check_options
 from tfrecord._reading.call_text import call_text, function_text
+from tfrecord._reading.damage import OnError
 from tfrecord.iterator_utils import check_weights
 from tfrecord.loaders import check_pattern
 from tfrecord.sampling.mixing import ENDLESS, MixOrder
@@ -92,7 +93,7 @@ class MultiTFRecordDataset(EpochDataset):
         max_length: int | Mapping[str, int] | None = None,
         pad_to_multiple_of: int | None = None,
         prefetch: int = 0,
-        on_error: Any = "raise",
+        on_error: OnError = "raise",
         max_skips: int | None = None,
         reshuffle_each_epoch: bool = True,
         shuffle_queue_bytes: int | None = None,

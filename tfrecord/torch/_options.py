@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from indexer.compression import Compression
 from indexer.options import check_options, near_matches
+from tfrecord._kernels.record_type import RecordTypeName
 from tfrecord.features import one_of
 from tfrecord.flight.addresses import is_service_url
 from tfrecord.flight.client import connect
@@ -45,7 +46,7 @@ _NOT_PASSED_ON = (
 class ReaderOptions(TypedDict, total=False):
     """Options of `TFRecordReader` that the datasets pass on to it."""
 
-    record_type: str
+    record_type: RecordTypeName
     allow_missing: bool
     verify: bool
     mmap: bool

@@ -14,6 +14,7 @@ from indexer.compression import Compression
 from indexer.errors import CorruptRecordError, TFRecordError
 from indexer.options import suggests_options, warn_caller
 from tfrecord._reading.call_text import call_text, function_text
+from tfrecord._reading.damage import OnError
 from tfrecord._reading.rows import RowBatch
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.orders import Order, StoredOrder, shuffled_order
@@ -130,7 +131,7 @@ class TFRecordDataset(EpochDataset):
         pad_to_multiple_of: int | None = None,
         prefetch: int = 0,
         readahead: int | None = None,
-        on_error: Any = "raise",
+        on_error: OnError = "raise",
         max_skips: int | None = None,
         reshuffle_each_epoch: bool = True,
         shuffle_queue_bytes: int | None = None,

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tfrecord._cli.viewer.parts import Pages, Parts, progress
 from tfrecord._cli.viewer.report import feature_cards, summary
 from tfrecord._cli.viewer.search import Searches
 from tfrecord._columns.decoding import bad_rows
+from tfrecord._kernels.record_type import RecordTypeName
 from tfrecord.repair import Damage, verify
 
 _TOP = 8
@@ -101,7 +102,7 @@ class Check:
             verify(
                 self._data.paths,
                 compression_type=self._data.store.options.compression_type,
-                record_type=self._data.record_type,
+                record_type=cast(RecordTypeName, self._data.record_type),
                 progress=self._report,
                 on_damage=self._add,
             )
