@@ -69,6 +69,7 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
     [pytest.param(page, id=page.stem, marks=marks(page)) for page in PAGES if examples(page)],
 )
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails if an example raises, and most of them end with an assert."""
     blocks = examples(page)
     for name in ("pyarrow", "duckdb", "pandas", "polars") if page.stem == "columns" else ():
         pytest.importorskip(name)

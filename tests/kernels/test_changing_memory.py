@@ -166,6 +166,7 @@ def test_a_thread_that_changes_one_buffer_of_many_records(swaps: str) -> None:
     buffer = bytearray(b"".join(rows))
     lengths = np.array([len(row) for row in rows], np.int64)
     payloads = BytesColumn([buffer], np.cumsum(lengths) - lengths, lengths)
+    expected = used(parse_example(payloads, SPEC))
     with changing([buffer], SWAPS[swaps]):
         for threads in [1, 2] * (ROUNDS // 2):
             for spec in (None, SPEC):
@@ -175,6 +176,7 @@ def test_a_thread_that_changes_one_buffer_of_many_records(swaps: str) -> None:
                     pass
             decode_kernel.survey(buffer, payloads.offsets, payloads.lengths)
             decode_kernel.check_records((buffer,), payloads.offsets, payloads.lengths)
+    assert used(parse_example(payloads, SPEC)) == expected
 
 
 def use_as_tables(batch: Any) -> None:
@@ -255,6 +257,7 @@ def test_a_thread_that_changes_frames() -> None:
     with changing([data], VALUES):
         for _ in range(ROUNDS):
             found = scan(data, verify=False)
+            assert found.lengths.tolist() == [8] * 2000  # headers do not change
             check_frames(data, found.offsets, found.lengths, verify=True)
 
 
