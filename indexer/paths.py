@@ -11,6 +11,7 @@ from .commits import settle
 from .errors import printable
 from .files import is_url, local_path, path_name
 from .names import index_names, is_candidate, is_data_name, natural_key, shard_name, sharded_name
+from .options import listed
 from .stores import StoreOptions, Url, open_store
 
 __all__ = [
@@ -55,10 +56,16 @@ def walk_folder(folder: str, *, recursive: bool = False, usual_only: bool = Fals
     return found if usual_only else _usual(found)
 
 
-def _chosen(given: str, found: list[str]) -> list[str]:
-    """The shards of ``name@N`` in the order of their numbers; `ValueError` if they belong to several sets."""
+def _chosen(given: str, found: list[str], beside: Iterable[str]) -> list[str]:
+    """The shards of ``name@N`` in the order of their numbers; `ValueError` if they belong to several sets.
+
+    ``beside``: all names in the folder, for the error if there are no such shards.
+    """
     if not found:
-        raise FileNotFoundError(printable(f"no shards of {given}: none is named NAME-00000-of-0000N"))
+        shards = map(shard_name, sorted(filter(is_candidate, beside), key=natural_key))
+        others = dict.fromkeys(f"{one.base}@{int(one.total)}{one.tail}" for one in shards if one is not None)
+        hint = f"; the folder has {listed(others)}" if others else ": none is named NAME-00000-of-0000N"
+        raise FileNotFoundError(printable(f"no shards of {given}{hint}"))
     sets: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for path in found:
         shard = shard_name(os.path.basename(path))
@@ -90,8 +97,8 @@ def _expand_url(given: Url, usual_only: bool) -> list[str]:
     folder = key[: len(key) - len(name)] if key else ""
     sharded = sharded_name(name)
     if sharded is not None:
-        beside = [info.key for info in store.list(folder)]
-        return _chosen(given, urls(one for one in beside if sharded.has(one.rsplit("/", 1)[-1])))
+        names = {info.key: info.key.rsplit("/", 1)[-1] for info in store.list(folder)}
+        return _chosen(given, urls(key for key, one in names.items() if sharded.has(one)), names.values())
     if magic:
         found = [info.key for info in store.list(key) if is_candidate(info.key.rsplit("/", 1)[-1])]
         return urls(sorted(found, key=natural_key))
@@ -128,7 +135,8 @@ def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOption
     folder, name = os.path.split(path)
     sharded = sharded_name(name)
     if sharded is not None and os.path.isdir(folder or "."):
-        return _chosen(path, [os.path.join(folder, n) for n in os.listdir(folder or ".") if sharded.has(n)])
+        beside = os.listdir(folder or ".")
+        return _chosen(path, [os.path.join(folder, n) for n in beside if sharded.has(n)], beside)
     if _glob.has_magic(path):
         names = (
             name for name in _glob.glob(path, recursive=True) if is_candidate(name) and os.path.isfile(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,33 @@ def test_tables_of_nulls_and_of_no_columns() -> None:
         written(polars.Series("a", [1, 2]))
     sparse = pandas.DataFrame({"x": pandas.arrays.SparseArray([0, 1, 0])})
     assert written(sparse).to_list() == [{"x": [0]}, {"x": [1]}, {"x": [0]}]
+
+
+def test_sequences_and_records_of_bytes_of_a_reader(tmp_path: Path) -> None:
+    path, again = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
+    with TFRecordWriter(path) as writer:
+        for i in range(3):
+            writer.write({"x": (i, "int")}, {"l": ([[1] * i, [2]], "int")})
+    with tfrecord.TFRecordReader(path) as reader:
+        for data in (reader, reader.to_arrow(), reader.to_polars(), reader[:].to_arrow()):
+            assert tfrecord.write(again, data) == 3
+            with tfrecord.TFRecordReader(again) as found:
+                assert found.record_type == "sequence_example" and found[:] == reader[:]
+    with tfrecord.TFRecordReader(path, record_type="bytes") as reader:
+        with pytest.raises(TypeError, match="write each with write_bytes"):
+            tfrecord.write(again, reader)
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype"),
+    [([[300]], "uint8"), ([[1.5]], "int64"), ([[-1]], "uint64"), ([[2]], "bool"), ([[1e39]], "float32")],
+)
+def test_lists_that_a_type_does_not_hold(rows: Any, dtype: str) -> None:
+    for made in (rows, [np.array(row) for row in rows]):
+        with pytest.raises(ValueError, match=f"does not fit {dtype}"):
+            Ragged.from_list(made, dtype)
+    assert Ragged.from_list([[1], [0]], dtype).values.dtype == np.dtype(dtype)
+    assert Ragged.from_list([[2**64 - 1]], np.uint64).to_list() == [[2**64 - 1]]
 
 
 def test_text_of_numbers_is_refused() -> None:

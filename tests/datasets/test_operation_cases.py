@@ -220,6 +220,14 @@ def test_a_length_that_no_record_has(tmp_path: Path, declares: bool) -> None:
     assert len(allowed) == 1
 
 
+@pytest.mark.parametrize(("length", "error"), [(1.5, TypeError), (None, TypeError), (-1, ValueError)])
+def test_a_function_that_gives_no_length(tmp_path: Path, length: Any, error: type[Exception]) -> None:
+    path = tmp_path / "a.tfrecord"
+    tfrecord.write(path, {"id": [1, 2]})
+    with pytest.raises(error, match="record 0: the length is an integer"):
+        TFRecordDataset(path).bucket_by_length(lambda record: length, [1], [1, 1])
+
+
 @pytest.mark.parametrize("option", ["pad_value", "max_length"])
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_padding_of_a_feature_that_is_not_there(tmp_path: Path, option: str, compression: str | None) -> None:

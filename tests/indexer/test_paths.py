@@ -207,6 +207,15 @@ def test_a_set_of_shards_by_its_name(tail: str, tmp_path: Path) -> None:
     assert names(expand_paths(tmp_path / "train@12")) == ["train@12"]
 
 
+def test_a_set_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    sharded(tmp_path, "train", 3)
+    sharded(tmp_path, "test", 2, ".gz")
+    with pytest.raises(
+        FileNotFoundError, match="no shards of .*train@8; the folder has 'test@2.gz', 'train@3'$"
+    ):
+        expand_paths(tmp_path / "train@8")
+
+
 def test_several_sets_of_one_name_are_an_error(tmp_path: Path) -> None:
     sharded(tmp_path, "train", 2)
     sharded(tmp_path, "train", 3)

@@ -52,7 +52,7 @@ def flat_values(values: Any, dtype: Any = None) -> Any:
     """Values as an array of numbers, or as a BytesColumn (text as UTF-8)."""
     is_array = isinstance(values, np.ndarray)
     if is_array and values.dtype.kind in "biuf":
-        return values if dtype is None else values.astype(dtype)
+        return values if dtype is None else _cast(values, dtype)
     if dtype is bytes or (is_array and values.dtype.kind in "SUT" and len(values)):
         return strings(values)
     if not len(values):
@@ -60,17 +60,24 @@ def flat_values(values: Any, dtype: Any = None) -> Any:
     if any(isinstance(value, _STRINGS) for value in values):
         return strings(values)
     items = values.reshape(-1).tolist() if is_array else values
-    array = np.asarray(items, dtype)
-    if (
-        array.dtype.kind not in "iub"
-        and dtype is None
-        and all(isinstance(v, (int, np.integer)) for v in items)
-    ):
+    array = np.asarray(items)
+    if array.dtype.kind not in "iub" and all(isinstance(v, (int, np.integer)) for v in items):
         raise ValueError("an integer is beyond 64 bits")  # NumPy would switch to floats or objects
     if array.dtype.kind not in "biuf":
         wrong = next((v for v in items if not isinstance(v, (int, float, np.number, np.bool_))), items[0])
         raise TypeError(f"a value is {_name(wrong)}; a column holds numbers, bool, bytes or str")
-    return array.reshape(values.shape) if is_array else array
+    array = array.reshape(values.shape) if is_array else array
+    return array if dtype is None else _cast(array, dtype)
+
+
+def _cast(values: Any, dtype: Any) -> Any:
+    """The numbers as another dtype: floats may be rounded, all else must be exact. ValueError otherwise."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(dtype)
+        wrong = np.isinf(made) & np.isfinite(values) if made.dtype.kind == "f" else made != values
+    if wrong.any():
+        raise ValueError(f"the value {values[wrong].flat[0]!s} does not fit {made.dtype}")
+    return made
 
 
 def strings(values: Any) -> BytesColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +119,19 @@ class SequenceBatch(ArrowBatch):
     def from_arrow(cls, batch: Any) -> SequenceBatch:
         """The inverse of `to_arrow`, for any Arrow data with such column names (ValueError for others); see
         `ColumnBatch.from_arrow`."""
-        whole = ColumnBatch.from_arrow(batch)
+        return cls._from_whole(ColumnBatch.from_arrow(batch))
+
+    @staticmethod
+    def _is_named(names: Iterable[str]) -> bool:
+        """Whether columns of these names are both halves of a `SequenceBatch`."""
+        held = list(names)
+        return any(name.startswith(_PREFIXES[1]) for name in held) and all(
+            name.startswith(_PREFIXES) for name in held
+        )
+
+    @classmethod
+    def _from_whole(cls, whole: ColumnBatch) -> SequenceBatch:
+        """The batch whose halves are the columns of one batch, told apart by their prefixes."""
         halves = []
         for prefix in _PREFIXES:
             names = [name for name in whole if name.startswith(prefix)]

@@ -50,14 +50,14 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
 
     Raises TypeError and ValueError as the writer's `write` does; the messages name the column.
     """
+    if not isinstance(batch, (ColumnBatch, SequenceBatch, Mapping)):
+        batch = _from_table(batch)
     if isinstance(batch, SequenceBatch):
         if present is not None:
             raise ValueError("present is not allowed with a SequenceBatch, which has that information itself")
         context = [_flat(key, batch.context, batch.num_rows, False) for key in batch.context]
         lists = [_flat(key, batch.feature_lists, batch.num_rows, True) for key in batch.feature_lists]
         return FlatBatch(context + lists, batch.num_rows, len(context), True)
-    if not isinstance(batch, (ColumnBatch, Mapping)):
-        batch = _from_table(batch)
     if isinstance(batch, ColumnBatch):
         if present is not None:
             raise ValueError("present is not allowed with a ColumnBatch or a table, which say it themselves")
@@ -77,13 +77,19 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
     return FlatBatch(columns, num_rows or 0, len(columns), False)
 
 
-def _from_table(batch: Any) -> ColumnBatch:
+def _from_table(batch: Any) -> ColumnBatch | SequenceBatch:
     if not is_table(batch):
         raise TypeError(
             f"the columns: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "
             "SequenceBatch, a DataFrame (pandas, polars), or an Arrow RecordBatch or Table"
         )
-    return ColumnBatch.from_arrow(batch)
+    record_type = getattr(batch, "record_type", None)  # of a reader
+    if record_type == "bytes":
+        raise TypeError("records of type bytes have no columns: write each with write_bytes")
+    made = ColumnBatch.from_arrow(batch)
+    if record_type == "sequence_example" or SequenceBatch._is_named(made):
+        return SequenceBatch._from_whole(made)
+    return made
 
 
 def _flat(key: str, batch: ColumnBatch, num_rows: int, nested: bool) -> FlatColumn:

@@ -13,6 +13,7 @@ import torch
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._reading.rows import RowBatch
 from tfrecord.sampling.permutation import Int64Array
+from tfrecord.torch._options import as_integer
 from tfrecord.torch._ragged import RaggedOptions, tensors_of
 from tfrecord.torch._source import DROPPED, Source
 from tfrecord.torch._workers.errors import call_with_place
@@ -170,5 +171,6 @@ def _said(source: Source, rows: RowBatch, key: Callable[[Any], Any]) -> Int64Arr
     for row in range(len(rows)):
         path, record = rows.locate(row)
         item = source.decode_one(rows.payloads.view(row), path, record)
-        out[row] = call_with_place(key, item, "key", f"{path}: record {record}")
+        place = f"{path}: record {record}"
+        out[row] = as_integer(call_with_place(key, item, "key", place), f"{place}: the length", 0)
     return out
