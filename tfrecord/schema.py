@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from indexer.display import html_table, text_table
-from indexer.errors import FeatureKindError, IndexFileError
-from indexer.index import IndexSummary, RecordIndex
+from indexer.errors import FeatureKindError
+from indexer.index import RecordIndex
 from tfrecord._columns.kept import KeptColumns
 from tfrecord._kernels.codes import KINDS
 from tfrecord._kernels.engine import decode_kernel as kernel
-from tfrecord._kernels.record_type import MESSAGES, SAMPLE, RecordType, Sample, check_record_type
+from tfrecord._kernels.record_type import MESSAGES, RecordType, Sample, check_record_type
 from tfrecord.features import FeaturePlan, FixedLenFeature, VarLenFeature, compile_features, no_feature
 
 __all__ = [
+    "INVALID_KEPT",
+    "NO_VALUES",
     "FeatureSchema",
     "Schema",
     "SchemaCollector",
-    "check_metadata",
     "dense_plan",
     "invalid_text",
     "merge_schemas",
 ]
-
-_Index = TypeVar("_Index", RecordIndex, IndexSummary)
 
 _RECORDS_AT_ONCE = 1024
 # A file with more different keys than this gets no schema, as it would say nothing useful.
@@ -36,9 +35,9 @@ _MOST_KEYS = 65_536
 # More names than that are no schema either.
 _MOST_KEY_BYTES = 4 << 20
 # How many numbers of invalid records are kept.
-_INVALID_KEPT = 16
+INVALID_KEPT = 16
 # The initial minimum number of values, while no record has any.
-_NONE = 2**63 - 1
+NO_VALUES = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ class SchemaCollector:
             if len(table) > _MOST_KEYS:
                 continue
             for key, new in entries.items():
-                old = table.setdefault(key, [0, 0, _NONE, -1, _NONE, -1])
+                old = table.setdefault(key, [0, 0, NO_VALUES, -1, NO_VALUES, -1])
                 if new is not None:
                     merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                     old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
@@ -258,7 +257,7 @@ class SchemaCollector:
         """Survey a batch in which some records are not valid messages."""
         bad = kernel.check_records((buffer,), offsets, lengths) != 0
         self.num_invalid += int(bad.sum())
-        rows = np.flatnonzero(bad)[: _INVALID_KEPT - len(self.invalid)]
+        rows = np.flatnonzero(bad)[: INVALID_KEPT - len(self.invalid)]
         self.invalid += (rows + self._count).tolist()
         if bad.any() and not bad.all():
             self._survey(buffer, offsets[~bad], lengths[~bad])
@@ -274,63 +273,6 @@ def invalid_text(num_invalid: int, num_records: int, first: Sequence[int]) -> st
 def _is_clean(key: str, entry: list[int] | None) -> bool:
     """Whether a key is text and some record gives its feature a kind."""
     return bool(entry and entry[0]) and min(key, default=" ") >= " "
-
-
-def check_metadata(index: _Index) -> _Index:
-    """The index, if its metadata has the form that `SchemaCollector` makes; else `IndexFileError`."""
-    kind, schema = index.metadata.get("record_type"), index.metadata.get("schema")
-    looked = index.metadata.get("looked_at")
-    if not (kind is None or isinstance(kind, str)) or not (
-        schema is None or _is_schema(schema, len(index), index.stream_size) and _is_looked_at(looked)
-    ):
-        raise IndexFileError(index.path, index.index_path, "its schema of the records is not valid")
-    return index
-
-
-def _is_schema(schema: Any, records: int, size: int) -> bool:
-    if not isinstance(schema, dict) or schema.get("num_records") != records:
-        return False
-    invalid, first = schema.get("num_invalid", 0), schema.get("invalid", [])
-    if not _is_count(invalid, records) or not isinstance(first, list) or len(first) > _INVALID_KEPT:
-        return False
-    if not all(_is_count(record, records - 1) for record in first):
-        return False
-    tables = schema.get("features"), schema.get("feature_lists")
-    return all(
-        isinstance(table, dict)
-        and all(isinstance(key, str) and _is_entry(entry, records, size) for key, entry in table.items())
-        for table in tables
-    )
-
-
-def _is_count(value: Any, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _is_looked_at(value: Any) -> bool:
-    """Whether this is the content of a `RecordType` apart from its name; 2.0.0 stored nothing."""
-    return value is None or (
-        isinstance(value, list)
-        and len(value) == 3
-        and all(_is_count(number, SAMPLE) for number in value[:2])
-        and isinstance(value[2], str)
-    )
-
-
-def _is_entry(entry: Any, records: int, size: int) -> bool:
-    """Whether this is [bits of types, records that have it, min and max values, min and max per step].
-
-    A value or step takes at least one byte, so dense columns of such a schema are no larger than the data
-    allows.
-    """
-    if not isinstance(entry, list) or len(entry) != 6 or any(type(number) is not int for number in entry):
-        return False
-    bits, present, least, most, least_step, most_step = entry
-    if most >= 0 and least * present > size:
-        return False
-    ranges = (bits, 0, 15), (present, 0, records), (least, 0, _NONE), (most, -1, size)
-    steps = (least_step, 0, _NONE), (most_step, -1, size)
-    return all(low <= number <= high for number, low, high in (*ranges, *steps))
 
 
 def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]], record_type: str) -> Schema:
@@ -359,7 +301,7 @@ def merge_schemas(parts: Sequence[tuple[str, Mapping[str, Any]]], record_type: s
                 for kind in (1, 2, 3):
                     if new[0] & 1 << kind:
                         origins.setdefault((place, key, kind), path)
-                old = tables[place].setdefault(key, [0, 0, _NONE, -1, _NONE, -1])
+                old = tables[place].setdefault(key, [0, 0, NO_VALUES, -1, NO_VALUES, -1])
                 merged = (old[0] | new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3]))
                 old[:] = [*merged, min(old[4], new[4]), max(old[5], new[5])]
     made = [

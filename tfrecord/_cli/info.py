@@ -42,8 +42,9 @@ from tfrecord._cli.problems import Problems, record_type_option
 from tfrecord._cli.remote import remote_options
 from tfrecord._cli.terminal import safe, say
 from tfrecord._kernels.record_type import RecordType
+from tfrecord._reading.metadata import check_metadata
 from tfrecord._reading.payload_batches import Batch, batches, checked, settle_batches
-from tfrecord.schema import check_metadata, invalid_text, merge_schemas
+from tfrecord.schema import invalid_text, merge_schemas
 from tfrecord.tfds.folder import is_prepared
 
 _SAMPLE = 1000

@@ -29,11 +29,12 @@ from indexer.stores import Url
 from indexer.stores.ranges import side_by_side
 from indexer.streams import detect, iter_chunks
 from tfrecord._reading.damage import DamagePolicy
+from tfrecord._reading.metadata import check_metadata
 from tfrecord._reading.open_files import OpenFiles
 from tfrecord._reading.remote_indexes import build_behind, cached_index
 from tfrecord._reading.runs import ReadOptions
 from tfrecord._reading.spool import SpooledFile
-from tfrecord.schema import SchemaCollector, check_metadata
+from tfrecord.schema import SchemaCollector
 
 __all__ = [
     "MANY_FILES",

@@ -32,7 +32,8 @@ from indexer.scanning import scan_index
 from indexer.stores import Url, open_store
 from indexer.stores.cache import Cache
 from indexer.stores.ranges import side_by_side
-from tfrecord.schema import SchemaCollector, check_metadata
+from tfrecord._reading.metadata import check_metadata
+from tfrecord.schema import SchemaCollector
 
 __all__ = ["build_behind", "cached_index", "needed_indexes"]
 

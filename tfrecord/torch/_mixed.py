@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,8 +20,9 @@ from tfrecord.torch._producer import BoolArray, Finish, finish_batch
 from tfrecord.torch._readahead import Later
 from tfrecord.torch._single import TFRecordDataset
 from tfrecord.torch._source import Source, SourceAhead
+from tfrecord.torch._workers.ranks import Consumer
 
-__all__ = ["DrawOrder", "MixedBatches", "MixedItems", "MixedPass", "MixedRecords"]
+__all__ = ["DrawOrder", "MixedBatches", "MixedItems", "MixedPass", "MixedRecords", "mixed_payloads"]
 
 
 class DrawOrder:
@@ -212,3 +214,31 @@ class MixedBatches(MixedPass):
             # If damaged records were skipped, we do not know which ones: the others move up.
             rows.append(here[: len(found)])
         return join_sources(parts).take(np.argsort(np.concatenate(rows), kind="stable"))
+
+
+def mixed_payloads(
+    datasets: Sequence[TFRecordDataset],
+    weights: Sequence[float],
+    infinite: bool,
+    epoch: int,
+    consumer: Consumer,
+    rng: random.Random,
+) -> Iterator[tuple[tuple[int, str], int, Any]]:
+    """Payloads drawn by weight from one consumer's shares of sources without positions, until they run out
+    (or forever): ((source, path), record, payload)."""
+    passes = [0] * len(datasets)
+    running = [dataset.payloads(epoch, consumer) for dataset in datasets]
+    fresh = set(range(len(running)))  # started, no payload yet
+    alive = list(range(len(running)))
+    while alive:
+        number = rng.choices(alive, [weights[i] for i in alive])[0]
+        found = next(running[number], None)
+        if found is not None:
+            fresh.discard(number)
+            yield (number, found[0]), found[1], found[2]
+        elif infinite and number not in fresh:
+            passes[number] += 1
+            running[number] = datasets[number].payloads(epoch, consumer, passes[number])
+            fresh.add(number)
+        else:
+            alive.remove(number)

@@ -22,7 +22,7 @@ from tfrecord.sampling.orders import Order
 from tfrecord.sampling.permutation import derive_key
 from tfrecord.sampling.plans import Plan
 from tfrecord.torch._base import EpochDataset
-from tfrecord.torch._mixed import DrawOrder, MixedBatches, MixedItems, MixedPass, MixedRecords
+from tfrecord.torch._mixed import DrawOrder, MixedBatches, MixedItems, MixedPass, MixedRecords, mixed_payloads
 from tfrecord.torch._operations import Filter, Repeat
 from tfrecord.torch._options import (
     DatasetOptions,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["MultiTFRecordDataset"]
-
-Tagged = tuple[tuple[int, str], int, Any]
 
 
 class MultiTFRecordDataset(EpochDataset):
@@ -354,7 +352,10 @@ class MultiTFRecordDataset(EpochDataset):
         epoch = self.state_epoch(epoch)
         key = derive_key("stream", self.seed, epoch, consumer.number)
         queued = next((d for d in self.datasets if not d.positioned), self.datasets[0])
-        payloads = queued.shuffled(self._mixed_payloads(epoch, consumer, random.Random(key)), key)
+        mixed = mixed_payloads(
+            self.datasets, self.weights, self.infinite, epoch, consumer, random.Random(key)
+        )
+        payloads = queued.shuffled(mixed, key)
         if self.batch_size is None:
             for dataset in self.datasets:
                 dataset.source.prepare()
@@ -372,25 +373,6 @@ class MultiTFRecordDataset(EpochDataset):
     def _decoded(self, where: tuple[int, str], record: int, payload: Any) -> Any:
         number, path = where
         return self.datasets[number].decode(path, record, payload, self._finishes[number])
-
-    def _mixed_payloads(self, epoch: int, consumer: Consumer, rng: random.Random) -> Iterator[Tagged]:
-        """Payloads drawn by weight from this consumer's shares, until they run out (or forever)."""
-        passes = [0] * len(self.datasets)
-        running = [dataset.payloads(epoch, consumer) for dataset in self.datasets]
-        fresh = set(range(len(running)))  # started, no payload yet
-        alive = list(range(len(running)))
-        while alive:
-            number = rng.choices(alive, [self.weights[i] for i in alive])[0]
-            found = next(running[number], None)
-            if found is not None:
-                fresh.discard(number)
-                yield (number, found[0]), found[1], found[2]
-            elif self.infinite and number not in fresh:
-                passes[number] += 1
-                running[number] = self.datasets[number].payloads(epoch, consumer, passes[number])
-                fresh.add(number)
-            else:
-                alive.remove(number)
 
     def describe(self) -> dict[str, Any]:
         """The JSON-able description that a state must match."""
