@@ -146,8 +146,6 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
     cdef feature_sink sink
     cdef int64_t count, i
     cdef int64_t *places
-    memset(&sink, 0, sizeof(sink))
-    sink.level = level
     status[0] = 0
     if kind == KIND_UNKNOWN:
         return None
@@ -160,6 +158,8 @@ cdef object _value(const feature_slot *slot, const feature_parts *parts, int dep
         else:
             (<int64_t *> _pointer(array))[0] = <int64_t> slot.at
         return array
+    memset(&sink, 0, sizeof(sink))
+    sink.level = level
     status[0] = slot_values(slot, parts, depth, &sink)
     if status[0]:
         return None

@@ -117,4 +117,4 @@ class TFRecordMapDataset(TFDataHints, Dataset[Any]):
                 pass
         if made is None:
             made = source.decode_rows(rows)
-        return [self.finish.record(record, False, *rows.locate(row)) for row, record in enumerate(made)]
+        return [self.finish.record(record, False, rows.locate, row) for row, record in enumerate(made)]

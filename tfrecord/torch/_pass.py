@@ -195,7 +195,8 @@ def _steps_of_places(
     items_consumed: int,
     failure: TFRecordError | None,
 ) -> Iterator[_Step]:
-    while items_consumed < len(share):
+    count = len(share)
+    while items_consumed < count:
 
         def later(number: int, begin: int = items_consumed) -> Int64Array:
             """The items of the `number`-th window after this one."""
@@ -205,7 +206,7 @@ def _steps_of_places(
         places = share.places(items_consumed, items_consumed + window)
         for item in produce(*share.wrap(places), later):
             items_consumed += 1
-            yield _Step(item, items_consumed, items_consumed >= len(share) and failure is None)
+            yield _Step(item, items_consumed, items_consumed >= count and failure is None)
     if failure is not None:
         try:
             raise failure

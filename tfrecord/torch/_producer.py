@@ -58,13 +58,13 @@ class Finish:
         if self.ragged.names and source.view.record_type != "bytes":
             source.view.decoder.check_columns(self.ragged.names)
 
-    def record(self, item: Any, padding: bool, path: str, record: int) -> Any:
+    def record(self, item: Any, padding: bool, locate: Locate, row: int = 0) -> Any:
         """One record, marked and transformed; DROPPED if the transform drops it."""
         if self.mark_padding:
             item = _marked(item, padding)
         if self.transform is None:
             return item
-        return self._transformed(item, lambda: f"{path}: record {record}")
+        return self._transformed(item, lambda: "{}: record {}".format(*locate(row)))
 
     def batch(self, batch: Any, padding: bool, locate: Locate, rows: int) -> Any:
         """One batch as tensors: marked, transformed."""
@@ -145,6 +145,7 @@ def _records(
     source: Source, ahead: SourceAhead, positions: Int64Array, padding: BoolArray, finish: Finish
 ) -> Iterator[Any]:
     at, size = 0, _FIRST_CHUNK
+    padded = padding.tolist()
     while at < len(positions):
         end = min(at + size, len(positions))
         ahead.reach(end)
@@ -154,7 +155,7 @@ def _records(
             done = at
             for rows in source.fetch_in_order(positions[at:end]):
                 for row, item in enumerate(source.decode_rows(rows)):
-                    yield finish.record(item, bool(padding[done]), *rows.locate(row))
+                    yield finish.record(item, padded[done], rows.locate, row)
                     done += 1
         at, size = end, min(size * 2, _CHUNK)
 
@@ -166,9 +167,8 @@ def _one_by_one(source: Source, positions: Int64Array, padding: BoolArray, finis
         if not len(rows.payloads):
             yield DROPPED
             continue
-        path, record = rows.locate(0)
-        item = source.decode_one(rows.payloads.view(0), path, record)
-        yield item if item is DROPPED else finish.record(item, bool(padding[i]), path, record)
+        item = source.decode_one(rows.payloads.view(0), *rows.locate(0))
+        yield item if item is DROPPED else finish.record(item, bool(padding[i]), rows.locate)
 
 
 def _batches(

@@ -384,7 +384,9 @@ class TFRecordDataset(EpochDataset):
     def decode(self, path: str, record: int, payload: Any, finish: Finish | None = None) -> Any:
         """A payload as an item."""
         item = self.source.decode_one(payload, path, record)
-        return item if item is DROPPED else (finish or self.finish).record(item, False, path, record)
+        if item is DROPPED:
+            return item
+        return (finish or self.finish).record(item, False, lambda row: (path, record))
 
     def shuffled(self, payloads: Iterator[Any], key: int) -> Iterator[Any]:
         """Payloads through the shuffle queue, if one was requested."""

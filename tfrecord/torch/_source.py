@@ -204,7 +204,7 @@ class Source:
     def decode_rows(self, rows: RowBatch) -> Iterator[Any]:
         """`decode_one` of each row in turn, some ahead; only for sources that do not skip damage."""
         decoder = self.view.decoder
-        views = [rows.payloads.view(row) for row in range(len(rows))]
+        views = list(chain.from_iterable(rows.groups()))
         if decoder.record_type == "bytes":
             yield from (view.tobytes() for view in views)
             return
