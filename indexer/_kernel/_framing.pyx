@@ -6,7 +6,10 @@ It takes buffers, arrays and integers, and returns counts, a status and a positi
 """
 
 from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_FORMAT,
     PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
     PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_GetBuffer,
@@ -57,6 +60,33 @@ _ADVICE = {
 cdef Py_ssize_t SMALL = 4096
 
 
+cdef class _Numbers:
+    """The memory of a contiguous array of uint64. With typed memoryviews the kernel would be twice as large."""
+
+    cdef Py_buffer view
+    cdef uint64_t *at
+    cdef uint64_t count
+
+    def __cinit__(self, array, bint writable=False):
+        PyObject_GetBuffer(array, &self.view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (PyBUF_WRITABLE if writable else 0))
+        if (
+            self.view.ndim != 1 or self.view.itemsize != 8 or self.view.format == NULL
+            or self.view.format[0] not in (c"L", c"Q")
+        ):
+            raise ValueError("an array of uint64 is needed")
+        self.at = <uint64_t *>self.view.buf
+        self.count = <uint64_t>self.view.shape[0]
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+cdef int _pair(_Numbers first, _Numbers second) except -1:
+    if first.count != second.count:
+        raise ValueError("offsets and lengths differ in size")
+    return 0
+
+
 cdef const frames_path *_choose(int path) except NULL:
     if path < -1 or path > BEST:
         raise ValueError("no such CRC path on this machine: %d" % path)
@@ -80,27 +110,29 @@ def crc32c(data, uint32_t value=0, *, int path=-1):
     return crc
 
 
-def scan(buffer, uint64_t start, uint64_t limit, uint64_t[::1] offsets, uint64_t[::1] lengths, int verify,
-         bint final, uint64_t[::1] checksums=None, *, int path=-1):
+def scan(buffer, uint64_t start, uint64_t limit, offsets, lengths, int verify,
+         bint final, checksums=None, *, int path=-1):
     """Fill the arrays with the frames that begin at `start`; (count, end, status)."""
     cdef const frames_path *way = _choose(path)
     cdef Py_buffer view
-    cdef uint64_t count = 0, end = start, capacity = <uint64_t>offsets.shape[0]
+    cdef _Numbers starts = _Numbers(offsets, True), sizes = _Numbers(lengths, True), stored = None
+    cdef uint64_t count = 0, end = start
+    cdef uint64_t *to = NULL
     cdef int status = 0
-    cdef uint64_t *stored = NULL
-    if lengths.shape[0] != offsets.shape[0] or (checksums is not None and checksums.shape[0] != offsets.shape[0]):
-        raise ValueError("offsets and lengths differ in size")
-    if checksums is not None and capacity > 0:
-        stored = &checksums[0]
+    _pair(starts, sizes)
+    if checksums is not None:
+        stored = _Numbers(checksums, True)
+        _pair(starts, stored)
+        to = stored.at
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         if start > <uint64_t>view.len:
             raise ValueError("start is beyond the end of the buffer")
         limit = min(limit, <uint64_t>view.len)
-        if capacity > 0 and start < limit:
+        if starts.count > 0 and start < limit:
             with nogil:
-                status = way.scan(<const uint8_t *>view.buf, view.len, start, limit, verify, final, &offsets[0],
-                                  &lengths[0], stored, capacity, &count, &end)
+                status = way.scan(<const uint8_t *>view.buf, view.len, start, limit, verify, final, starts.at, sizes.at,
+                                  to, starts.count, &count, &end)
     finally:
         PyBuffer_Release(&view)
     return count, end, status
@@ -123,64 +155,58 @@ def check_frame(buffer, uint64_t offset, uint64_t length, int verify, *, int pat
     return status
 
 
-def check_frames(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, int verify, *, int path=-1):
+def check_frames(buffer, offsets, lengths, int verify, *, int path=-1):
     """(position, status) of the first frame that is not what the arrays say; status 0 if all are."""
     cdef const frames_path *way = _choose(path)
     cdef Py_buffer view
-    cdef uint64_t place = 0, count = <uint64_t>offsets.shape[0]
+    cdef _Numbers starts = _Numbers(offsets), sizes = _Numbers(lengths)
+    cdef uint64_t place = 0
     cdef int status = 0
-    if lengths.shape[0] != offsets.shape[0]:
-        raise ValueError("offsets and lengths differ in size")
+    _pair(starts, sizes)
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        if count > 0:
-            with nogil:
-                status = way.check(<const uint8_t *>view.buf, view.len, &offsets[0], &lengths[0], count, verify,
-                                   &place)
+        with nogil:
+            status = way.check(<const uint8_t *>view.buf, view.len, starts.at, sizes.at, starts.count, verify, &place)
     finally:
         PyBuffer_Release(&view)
     return place, status
 
 
-def slices(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths, uint64_t shift=0):
+def slices(buffer, offsets, lengths, uint64_t shift=0):
     """Read-only memoryviews of `lengths[i]` bytes at `offsets[i] + shift`; each keeps `buffer` alive."""
     cdef object whole = memoryview(buffer).toreadonly()
+    cdef _Numbers starts = _Numbers(offsets), sizes = _Numbers(lengths)
     cdef uint64_t size = <uint64_t>whole.nbytes, at
-    cdef Py_ssize_t i, count = offsets.shape[0]
-    cdef list found = [None] * count
-    if lengths.shape[0] != count:
-        raise ValueError("offsets and lengths differ in size")
-    for i in range(count):
-        at = offsets[i] + shift
-        if at < shift or at > size or lengths[i] > size - at:
+    cdef Py_ssize_t i
+    cdef list found = [None] * <Py_ssize_t>starts.count
+    _pair(starts, sizes)
+    for i in range(<Py_ssize_t>starts.count):
+        at = starts.at[i] + shift
+        if at < shift or at > size or sizes.at[i] > size - at:
             raise IndexError("slice %d is outside the buffer" % i)
-        found[i] = whole[<Py_ssize_t>at:<Py_ssize_t>(at + lengths[i])]
+        found[i] = whole[<Py_ssize_t>at:<Py_ssize_t>(at + sizes.at[i])]
     return found
 
 
-def footers(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths):
+def footers(buffer, offsets, lengths):
     """The stored payload checksums of the frames at `offsets`, 4 bytes each, in order."""
     cdef Py_buffer view
-    cdef Py_ssize_t i, count = offsets.shape[0]
+    cdef _Numbers starts = _Numbers(offsets), sizes = _Numbers(lengths)
     cdef uint64_t at, size
-    cdef bytearray out
-    cdef uint8_t *to
-    cdef Py_ssize_t bad = -1
-    if lengths.shape[0] != count:
-        raise ValueError("offsets and lengths differ in size")
-    if count == 0:
-        return b""
-    out = bytearray(4 * count)
-    to = out
+    cdef bytearray out = bytearray(4 * starts.count)
+    cdef uint8_t *to = out
+    cdef Py_ssize_t i, bad = -1
+    _pair(starts, sizes)
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         size = <uint64_t>view.len
         with nogil:
-            for i in range(count):
-                if size < 16 or offsets[i] > size - 16 or lengths[i] > size - 16 - offsets[i]:
+            for i in range(<Py_ssize_t>starts.count):
+                at = starts.at[i]
+                if size < 16 or at > size - 16 or sizes.at[i] > size - 16 - at:
                     bad = i
                     break
-                at = offsets[i] + 12 + lengths[i]
+                at += 12 + sizes.at[i]
                 memcpy(to + 4 * i, <const uint8_t *>view.buf + at, 4)
     finally:
         PyBuffer_Release(&view)
@@ -189,16 +215,16 @@ def footers(buffer, const uint64_t[::1] offsets, const uint64_t[::1] lengths):
     return bytes(out)
 
 
-def parse_text(data, uint64_t[::1] offsets, uint64_t[::1] sizes):
+def parse_text(data, offsets, sizes):
     """Fill the arrays from lines of "offset size"; (count, 0), or (0, number from 1 of the first invalid line)."""
     cdef Py_buffer view
+    cdef _Numbers starts = _Numbers(offsets, True), lengths = _Numbers(sizes, True)
     cdef uint64_t count = 0, line = 0
-    if offsets.shape[0] != sizes.shape[0] or offsets.shape[0] == 0:
-        raise ValueError("offsets and sizes must have the same size, not 0")
+    _pair(starts, lengths)
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         with nogil:
-            line = text_parse(<const uint8_t *>view.buf, view.len, &offsets[0], &sizes[0], offsets.shape[0], &count)
+            line = text_parse(<const uint8_t *>view.buf, view.len, starts.at, lengths.at, starts.count, &count)
     finally:
         PyBuffer_Release(&view)
     if line:
@@ -206,20 +232,15 @@ def parse_text(data, uint64_t[::1] offsets, uint64_t[::1] sizes):
     return count, 0
 
 
-def format_text(const uint64_t[::1] offsets, const uint64_t[::1] sizes):
+def format_text(offsets, sizes):
     """Lines of "offset size" as bytes."""
-    cdef Py_ssize_t count = offsets.shape[0]
-    cdef bytearray out
-    cdef uint8_t *start
+    cdef _Numbers starts = _Numbers(offsets), lengths = _Numbers(sizes)
+    cdef bytearray out = bytearray(starts.count * TEXT_LINE_MAX)
+    cdef uint8_t *to = out
     cdef uint64_t used
-    if sizes.shape[0] != count:
-        raise ValueError("offsets and sizes differ in size")
-    if count == 0:
-        return b""
-    out = bytearray(count * TEXT_LINE_MAX)
-    start = out
+    _pair(starts, lengths)
     with nogil:
-        used = text_format(&offsets[0], &sizes[0], count, start)
+        used = text_format(starts.at, lengths.at, starts.count, to)
     return out[:used]
 
 

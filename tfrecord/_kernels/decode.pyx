@@ -515,19 +515,20 @@ def empty(tuple shape):
 
 def decode_varints(data, int simd=-1):
     cdef int level = _simd_level(simd)
-    cdef const uint8_t[::1] run = data
-    cdef size_t length = run.shape[0]
+    cdef bytes held = bytes(data)
+    cdef const uint8_t *run = <const uint8_t *> PyBytes_AS_STRING(held)
+    cdef size_t length = PyBytes_GET_SIZE(held)
     cdef int status
     if not length:
         return _empty(0, _INT64)
     if run[length - 1] >= 128:
         return WIRE_TRUNCATED
-    cdef int64_t count = varints_count(&run[0], length, level)
+    cdef int64_t count = varints_count(run, length, level)
     values = _empty(count, _INT64)
     cdef int64_t *out = <int64_t *> _pointer(values)
     cdef int64_t *room = out + count
     with nogil:
-        status = varints_decode(&run[0], length, &out, room, level)
+        status = varints_decode(run, length, &out, room, level)
     if not status and out != room:
         status = WIRE_CHANGED
     return status if status else values

@@ -11,6 +11,7 @@ from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS,
     PyBUF_FORMAT,
     PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
@@ -491,7 +492,6 @@ cdef class RowEncoder:
         """Check what a column promises, and keep its arrays."""
         key, kind, present, steps, splits, width, values, offsets, lengths, ids, buffers = column
         cdef uint64_t rows = self.rows.num_rows
-        cdef const int64_t[::1] longs
         c.key = bytes_of(self, key, &c.key_size)
         c.kind = kind
         if present is not None:
@@ -499,8 +499,7 @@ cdef class RowEncoder:
         c.num_spans = rows
         if steps is not None:
             c.steps = <const int64_t *>array_of(self, steps, 8, rows + 1)
-            longs = steps
-            c.num_spans = max(longs[rows], 0)
+            c.num_spans = max(c.steps[rows], 0)
         if kind == KIND_BYTES:
             c.num_values = len(offsets)
             c.offsets = <const int64_t *>array_of(self, offsets, 8, c.num_values)
@@ -538,20 +537,22 @@ cdef class RowEncoder:
         c.buffer_sizes = sizes
         return 0
 
-    def measure(self, uint64_t[::1] payloads):
+    def measure(self, payloads):
         """Fill in the size of each payload; (status, row, column) of the first row that cannot be, status 0 else.
 
         Status: 1 invalid row splits, 2 a byte string outside its buffer, 3 a payload beyond the limit.
         """
         cdef uint64_t row = 0, column = 0
-        cdef uint64_t *out = NULL
+        cdef Py_buffer view
         cdef int status
-        if <uint64_t>payloads.shape[0] != self.rows.num_rows:
-            raise ValueError("one size per row is needed")
-        if payloads.shape[0]:
-            out = &payloads[0]
-        with nogil:
-            status = measure_rows(&self.rows, out, &row, &column)
+        PyObject_GetBuffer(payloads, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        try:
+            if view.itemsize != 8 or <uint64_t>view.len != 8 * self.rows.num_rows:
+                raise ValueError("one size of 8 bytes per row is needed")
+            with nogil:
+                status = measure_rows(&self.rows, <uint64_t *>view.buf, &row, &column)
+        finally:
+            PyBuffer_Release(&view)
         return status, row, column
 
     def frames(self, uint64_t start, uint64_t stop, uint64_t step, uint64_t size):
