@@ -1,4 +1,5 @@
-"""What is compared of the reader service: random records and scans, against the same in this process."""
+"""What is compared of the reader service: random records and scans, against the same in this process, and
+against Flight alone with the same payloads."""
 
 from __future__ import annotations
 
@@ -22,10 +23,14 @@ def flight(plan: Plan) -> Iterator[Case]:
         build_index(spec["path"])
         with serve({"bench": spec["path"]}) as server:
             served = spec | {"url": server.url, "token": server.token}
-            ways = (("local", "in this process", spec), ("served", "served", served))
+            ways = (
+                ("local", "in this process", "served_{}", spec),
+                ("served", "served", "served_{}", served),
+                ("flight", "payloads by Flight alone", "transport_{}", spec),
+            )
             contenders = tuple(
-                Contender(key, label, "tfrecord", "served_random", given, one_cpu=False)
-                for key, label, given in ways
+                Contender(key, label, "tfrecord", task.format("random"), given, one_cpu=False)
+                for key, label, task, given in ways
             )
             title = "256 random records as columns"
             targets: tuple[Target, ...] = (
@@ -33,8 +38,8 @@ def flight(plan: Plan) -> Iterator[Case]:
             )
             yield Case("flight", shape.name, title, contenders, targets)
             contenders = tuple(
-                Contender(key, label, "tfrecord", "served_scan", given, one_cpu=False)
-                for key, label, given in ways
+                Contender(key, label, "tfrecord", task.format("scan"), given, one_cpu=False)
+                for key, label, task, given in ways
             )
             peer = Contender("service", "tf.data service", "tensorflow", "service", spec, one_cpu=False)
             targets = (

@@ -20,7 +20,7 @@ import numpy as np
 
 import indexer
 import tfrecord
-from benchlib import tasks_compressed, tasks_torch
+from benchlib import tasks_compressed, tasks_flight, tasks_torch
 from benchlib.common import (
     OwnMemory,
     Run,
@@ -361,5 +361,6 @@ TASKS: dict[str, Task] = {
     "tfds_batches": tfds_batches,
     "splits": splits,
     **tasks_compressed.TASKS,
+    **tasks_flight.TASKS,
     **tasks_torch.TASKS,
 }

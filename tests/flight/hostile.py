@@ -19,6 +19,7 @@ from typing import Any
 import msgpack
 import pyarrow.flight as flight
 
+_WIDE = {"spec": "fixed", "dtype": "int64", "default": 0}
 Attack = Callable[[random.Random], object]
 
 
@@ -68,6 +69,10 @@ class Hostile:
                 msgpack.packb(
                     {"v": 1, "data": self.name, "features": {str(n): "int" for n in range(20_000)}}
                 ),
+                json.dumps(
+                    {"v": 1, "data": self.name}
+                    | {"features": {"x": {**_WIDE, "shape": [1 << rng.randrange(18, 40)]}}}
+                ).encode(),
                 msgpack.packb(base | {"positions": rng.randbytes(8 * rng.randrange(1000))}),
                 bytes(rng.choice([1 << 20, 32 << 20])),
             ]

@@ -178,6 +178,8 @@ class RecordPlaces:
 
     def places(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
         """`locate` for many positions: file numbers and record numbers."""
+        if len(self.paths) == 1:
+            return np.zeros(len(positions), np.int64), positions
         numbers = np.searchsorted(self.starts, positions, side="right") - 1
         return numbers, positions - self.starts[numbers]
 

@@ -143,10 +143,11 @@ class Answer:
             start, before = stop, int(ends[stop - 1])
 
     def _some(self, view: RecordView, positions: Int64Array) -> Iterator[tuple[Any, dict[str, Any]]]:
+        if self._raw:
+            for found in view.store.fetch_in_order(view.stored(positions)):
+                yield _arrow_batch(found.payloads)[0], {"rows": len(found.payloads)}
+            return
         for rows in view.fetch_in_order(positions):
-            if self._raw:
-                yield _arrow_batch(rows.payloads)[0], {"rows": len(rows)}
-                continue
             for batch in view.decoder.batches(rows, self._columns, False, 1):
                 made, absent = _arrow_batch(batch)
                 yield from self._within_limits(made, absent)

@@ -127,11 +127,7 @@ class RemoteStore(RecordStore):
         bad: list[int] = []
         parts = [_payloads(batch) for batch, _ in self._ask(self._command, positions, policy, bad)]
         payloads = BytesColumn.concat(parts) if parts else BytesColumn.from_list([])
-        if not bad:
-            return Fetched(payloads, positions)
-        keep = np.ones(len(positions), np.bool_)
-        keep[bad] = False
-        return Fetched(payloads, positions[keep])
+        return Fetched(payloads, np.delete(positions, bad) if bad else positions)
 
     def fetch_in_order(self, positions: Int64Array) -> Iterator[Fetched]:
         self.check_open()
@@ -290,7 +286,10 @@ def _payloads(batch: Any) -> BytesColumn:
         return BytesColumn.from_list([])
     _, splits, data = column.buffers()
     ends = np.frombuffer(splits, np.int64, len(column) + 1, 8 * column.offset)
-    return BytesColumn((memoryview(data or b"").cast("B"),), ends[:-1].copy(), np.diff(ends))
+    payloads = memoryview(data or b"").cast("B")
+    if ends[0] < 0 or ends[-1] > len(payloads) or not (ends[:-1] <= ends[1:]).all():
+        raise ValueError("the server sent payloads that lie outside their message")
+    return BytesColumn._trusted((payloads,), ends[:-1], np.diff(ends))
 
 
 def _index_values(column: Any, dtype: str) -> npt.NDArray[Any]:
