@@ -42,7 +42,7 @@ def normalize_compression(name: str | None) -> str:
             "unsupported_compression",
             repr(name),
             "Valid: None or 'auto' (look at the content), '' or 'NONE', 'GZIP', 'ZLIB', 'ZSTD'"
-            f"{near_matches(name.strip(), ('auto', 'NONE', 'GZIP', 'ZLIB', 'ZSTD')) or '.'}",
+            f"{near_matches(name.strip(), ('auto', 'none', 'gzip', 'zlib', 'zstd')) or '.'}",
         )
     return known
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, BinaryIO
 
 from indexer.errors import RemoteError
+from indexer.options import near_matches
 from indexer.stores.options import StoreOptions
 from indexer.stores.ranges import Changed, ObjectInfo, Passing, Store
 from indexer.stores.settings import for_fsspec
@@ -29,14 +30,22 @@ class FsspecStore(Store):
     def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
         super().__init__(root, options, tail)
         try:
+            from fsspec import available_protocols
             from fsspec.core import url_to_fs
         except ImportError as error:
             text = f"reading {root} needs fsspec: pip install 'tfrecord[remote]'"
             raise ImportError(text, name="fsspec") from error
-        settings = for_fsspec(root, options.settings(), options.request_timeout)
-        self._filesystem, self._base = url_to_fs(
-            f"{root}/{tail}" if tail else root, skip_instance_cache=True, **settings
-        )
+        try:
+            settings = for_fsspec(root, options.settings(), options.request_timeout)
+            self._filesystem, self._base = url_to_fs(
+                f"{root}/{tail}" if tail else root, skip_instance_cache=True, **settings
+            )
+        except ValueError as error:
+            if "Protocol not known" not in str(error):
+                raise
+            scheme = root.partition("://")[0]
+            near = near_matches(scheme, available_protocols())
+            raise ValueError(f"no installed package reads {scheme}:// URLs{near}") from None
         if hasattr(self._filesystem, "retries"):
             self._filesystem.retries = 1  # `Store` retries
 

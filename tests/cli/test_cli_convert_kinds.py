@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,12 @@ def test_arrow_metadata_that_does_not_fit(run: Run, tmp_path: Path, metadata: by
     with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
         writer.write_table(table)
     assert "a.arrow: rows from 0 on: " in refused(run, tmp_path / "o.tfrecord", tmp_path / "a.arrow")
+
+
+def test_an_archive_of_other_files(run: Run, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.txt", "hello")
+    assert "its member 'a.txt' is not an array" in refused(run, tmp_path / "o.tfrecord", tmp_path / "a.npz")
 
 
 def test_columns_of_one_name(run: Run, tmp_path: Path) -> None:

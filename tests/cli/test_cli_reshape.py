@@ -153,3 +153,29 @@ def test_a_missing_value_never_fits(run: Run, make_file: MakeFile, tmp_path: Pat
     for text, count in (("n<9", 3), ("n!=1", 2), ("n=0", 0)):
         assert run("select", "--where", text, source, output).code == 0
         assert run("info", "--json", output).json()["records"] == count, text
+
+
+COMMANDS = {
+    "merge": [],
+    "split": ["--shards", "2"],
+    "shuffle": [],
+    "select": ["--positions", "0"],
+    "salvage": [],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["o.parquet", "o.jsonl.gz"])
+def test_names_of_other_formats(
+    run: Run, make_file: MakeFile, tmp_path: Path, command: str, name: str
+) -> None:
+    """These commands write TFRecord, whatever the name says."""
+    source = make_file(examples(3))
+    outcome = run(command, *COMMANDS[command], source, tmp_path / name)
+    assert outcome.code == 2 and "tfrecord convert writes" in outcome.err
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_conditions_on_records_of_bytes(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
+    outcome = run("select", "--where", "x=1", make_file([b"\xff" * 9] * 3), tmp_path / "o")
+    assert outcome.code == 2 and "the records are not Examples" in outcome.err

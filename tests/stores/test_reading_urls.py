@@ -309,3 +309,8 @@ class TestSecrets:
         seen += [repr(path.read_bytes()) + path.name for path in tmp_path.iterdir()]
         seen += [record.getMessage() for record in caplog.records if record.name.startswith("tfrecord")]
         assert len(seen) > 40 and not [text for text in seen if "canary" in text]
+
+
+def test_a_scheme_that_nothing_reads() -> None:
+    with pytest.raises(ValueError, match="no installed package reads memry:// URLs; did you mean 'memory'"):
+        tfrecord.TFRecordReader("memry://bucket/a.tfrecord")

@@ -109,13 +109,13 @@ def positions_where(reader: TFRecordReader, conditions: list[Condition]) -> npt.
 def _by_reading(reader: TFRecordReader, condition: Condition) -> npt.NDArray[np.bool_]:
     """Test the feature itself: a record matches if any of its values does."""
     parts, seen = [], False
+    if reader.record_type == "bytes":
+        raise click.UsageError("the records are not Examples and have no features")
     try:
         batches = reader.batches(_BATCH, columns=[condition.column])
     except KeyError as error:
         raise click.UsageError(str(error.args[0])) from None
     for batch in batches:
-        if isinstance(batch, BytesColumn):
-            raise click.UsageError("the records are not Examples and have no features")
         context: Any = getattr(batch, "context", batch)
         if condition.column not in context:
             parts.append(np.zeros(batch.num_rows, np.bool_))

@@ -92,8 +92,7 @@ def check_compression(value: str | None) -> str | None:
     try:
         normalize_compression(value)
     except ValueError as error:
-        near = near_matches(value, ("none", "auto", "gzip", "zlib", "zstd"))
-        raise click.BadParameter(str(error).rstrip(".") + near) from None
+        raise click.BadParameter(str(error)) from None
     return value
 
 

@@ -14,6 +14,7 @@ from indexer.compression import Compression
 from indexer.framing import FRAME_OVERHEAD, HEADER_SIZE, frame_record
 from indexer.outputs import STREAM
 from tfrecord._cli.common import compression_option, expand, json_option
+from tfrecord._cli.conversion.formats import check_tfrecord_name
 from tfrecord._cli.output import Output, in_out_argument, index_option, output_compression_option, write_out
 from tfrecord._cli.remote import remote_options
 from tfrecord._columns.batch import BytesColumn
@@ -69,6 +70,7 @@ def rewriting(command: Callable[..., None]) -> Callable[..., None]:
         as_json: bool,
         **own: Any,
     ) -> None:
+        check_tfrecord_name(paths[-1])
         given = Rewrite(paths[:-1], paths[-1], compression, output_compression, with_index, as_json)
         command(given, **own)
 

@@ -9,6 +9,7 @@ import click
 
 from indexer.outputs import STREAM
 from tfrecord._cli.common import Choice, bar, compression_option, count_text, emit, json_option, size_text
+from tfrecord._cli.conversion.formats import check_tfrecord_name
 from tfrecord._cli.remote import reach, remote_options
 from tfrecord._cli.terminal import say
 from tfrecord.repair import Damage, SalvageReport, StreamDamage
@@ -43,6 +44,7 @@ def salvage(
     """
     if source != STREAM and os.path.isdir(source):
         raise click.UsageError(f"{source} is a folder; salvage takes one file")
+    check_tfrecord_name(destination)
     with bar("salvage") as show:
         report = salvage_file(
             source,

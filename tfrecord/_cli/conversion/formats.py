@@ -316,6 +316,13 @@ def balanced(count: int, shards: int) -> list[int]:
     return [count // shards + (i < count % shards) for i in range(shards)]
 
 
+def check_tfrecord_name(path: str) -> None:
+    """Check that the output of a command that writes TFRecord has no name of another format."""
+    form = format_of(path)
+    if form != "tfrecord":
+        raise click.UsageError(f"{path}: this command writes TFRecord; tfrecord convert writes {form}")
+
+
 def check_compression(form: str, path: str) -> None:
     """Check that the name of the output promises no compression that its format does not have."""
     stem = split_compression(path)[0]

@@ -167,6 +167,9 @@ def read_npz(path: str, kinds: ColumnKinds) -> Iterator[Batch]:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("it is a single array")
             arrays = {name: archive[name] for name in archive.files}
+            for name, array in arrays.items():
+                if not isinstance(array, np.ndarray):  # the bytes of another kind of file
+                    raise ValueError(f"its member {name!r} is not an array")
         except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
             raise TFRecordError(f"{path}: not a valid npz file: {error}") from None
     try:
