@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -147,7 +146,7 @@ def _looks_like_data(path: str) -> bool:
         kind = detect(head)
         if kind is None:
             return False
-        with open_stream(io.BytesIO(head), kind) as stream:
+        with open_stream(path, kind) as stream:
             return is_frame(stream.read_some(HEADER_SIZE))
     except (OSError, CompressionError, ImportError):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,16 @@ def test_ignored_files_that_look_like_data_are_named(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"ignored because of their names \(odd.data, packed\)") as caught:
         assert len(expand_shards(tmp_path)) == 1
     assert len(caught) == 1
+
+
+def test_an_ignored_zstd_file_is_named(tmp_path: Path) -> None:
+    """Its first block is longer than what is read of other files."""
+    zstandard = pytest.importorskip("zstandard")
+    data = frame_record(random.Random(1).randbytes(5000))
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    (tmp_path / "packed").write_bytes(zstandard.ZstdCompressor().compress(data))
+    with pytest.warns(UserWarning, match=r"ignored because of their names \(packed\)"):
+        assert len(expand_shards(tmp_path)) == 1
 
 
 def test_a_set_by_its_name_that_lacks_shards(tmp_path: Path) -> None:
