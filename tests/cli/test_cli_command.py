@@ -80,6 +80,16 @@ def test_exit_codes_of_wrong_use(run: Run, tmp_path: Path) -> None:
     assert outcome.code == 0 and outcome.out.startswith("tfrecord")
 
 
+def test_without_arguments_it_shows_the_overview(run: Run) -> None:
+    outcome = run()
+    assert outcome.code == 2 and outcome.err == help_of(run)
+
+
+def test_a_missing_choice_is_one_line(run: Run) -> None:
+    outcome = run("completion")
+    assert outcome.code == 2 and outcome.err.endswith("Choose from: bash, zsh, fish\n")
+
+
 def test_unknown_compression_lists_names(run: Run, make_file: MakeFile) -> None:
     outcome = run("verify", "--compression", "SNAPPY", make_file([b"a"]))
     assert outcome.code == 2 and "GZIP" in outcome.err

@@ -106,6 +106,7 @@ def test_select_where(run: Run, make_file: MakeFile, tmp_path: Path, indexed: bo
     assert run("select", "--where", "nothing=1", source, output).code == 2
     assert run("select", "--where", "label", source, output).code == 2
     assert run("select", "--where", "label=x", source, output).code == 2
+    assert "repeat --where" in run("select", "--where", "label=1 and size>3", source, output).err
 
 
 def test_select_matches_any_value_of_a_list(run: Run, make_file: MakeFile, tmp_path: Path) -> None:

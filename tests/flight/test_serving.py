@@ -227,7 +227,7 @@ def test_draining_ends_requests_and_takes_no_new_ones(data: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"host": "0.0.0.0"}, "clear text"),
+        ({"host": "0.0.0.0"}, "clear text.*--insecure"),
         ({"host": "192.0.2.1"}, "clear text"),
         ({"host": "::"}, "clear text"),
         ({"tls_cert": "x"}, "certificate and its key"),

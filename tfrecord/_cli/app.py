@@ -60,6 +60,13 @@ class _Commands(click.Group):
             ctx.fail(f"there is no command {args[0]!r}{near_matches(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without arguments, the overview; click's own answer depends on its version."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; click itself would end the process, in a way that depends on its version."""
         try:
@@ -152,7 +159,10 @@ def _show(error: click.ClickException) -> None:
         for line in context.get_usage().splitlines():
             say(line, err=True)
         say(f"Try '{context.command_path} --help' for help.", err=True)
-    say(f"Error: {error.format_message()}", err=True)
+    text = (
+        error.format_message().replace(":\n\t", ": ").replace(",\n\t", ", ")
+    )  # click lists choices in lines
+    say(f"Error: {text}", err=True)
 
 
 def _give_up_output() -> None:

@@ -48,7 +48,8 @@ def _as_stored(value: str, column: npt.NDArray[Any], name: str) -> Any:
         try:
             return float(value)
         except ValueError:
-            raise click.UsageError(f"{name!r} holds numbers; {value!r} is not a number") from None
+            hint = "; for several conditions repeat --where" if " and " in value else ""
+            raise click.UsageError(f"{name!r} holds numbers; {value!r} is not a number{hint}") from None
 
 
 def parse_condition(text: str) -> Condition:

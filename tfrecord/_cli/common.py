@@ -142,11 +142,11 @@ def plain(text: Any) -> Text:
     return Text(shown(safe(str(text))))
 
 
-def no_feature(missing: Iterable[str], known: Iterable[str]) -> str:
+def no_feature(missing: Iterable[str], known: Iterable[str], what: str = "a feature") -> str:
     """A message that no record has these features, with similar names."""
     known = sorted(known)
     hints = {hint for name in missing if (hint := near_matches(name, known))}
-    return f"no record has a feature {', '.join(map(repr, missing))}" + "".join(sorted(hints))
+    return f"no record has {what} {', '.join(map(repr, missing))}" + "".join(sorted(hints))
 
 
 def more_text(count: int) -> str:

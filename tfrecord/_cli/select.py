@@ -12,7 +12,11 @@ from tfrecord.reader import TFRecordReader
 
 @click.command()
 @click.option(
-    "--where", "conditions", multiple=True, metavar="CONDITION", help="label=3, label=1,2, size>=100 ..."
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="label=3, label=1,2, size>=100 ... (repeat it for more; all must hold).",
 )
 @click.option("--positions", default=None, metavar="LIST", help="5,-1,10:20,::2, in the order given.")
 @shards_option

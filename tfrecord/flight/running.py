@@ -65,7 +65,7 @@ class Serving:
         if self.unix is None and self.tls_cert is None and not is_loopback(self.host) and not self.insecure:
             raise ValueError(
                 f"{self.host} is reached from other hosts, so the token and records would travel in clear "
-                "text: give a certificate and its key, or say that this is fine with insecure"
+                "text: give a certificate and its key, or allow it (--insecure, in Python insecure=True)"
             )
 
     def location(self, port: int) -> str:

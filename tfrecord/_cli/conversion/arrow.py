@@ -256,7 +256,7 @@ def _narrowed(name: str, column: Any, round_floats: bool) -> Any:
     if round_floats:
         wrong &= np.isinf(narrow)
     if wrong.any():
-        value = column[wrong].flat[0]
+        value = column[wrong].flat[0].item()
         hint = (
             "is too large for a float"
             if round_floats

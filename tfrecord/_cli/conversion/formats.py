@@ -19,6 +19,7 @@ from indexer.names import is_data_name, is_url, split_compression
 from indexer.options import near_matches
 from indexer.outputs import STREAM, Outputs, is_special
 from indexer.stores import Url, open_store
+from tfrecord._cli.common import no_feature
 from tfrecord._cli.conversion.arrow import ArrowSink, read_arrow
 from tfrecord._cli.conversion.json_and_tar import JsonSink, TarSink, note_json, read_json, read_tar
 from tfrecord._cli.conversion.json_kinds import JsonKinds
@@ -256,7 +257,7 @@ class Target:
                 key for key, kept in (*layout.context.items(), *layout.lists.items()) if kept.kind == "bytes"
             }
             if unknown := sorted(self._text - known):
-                raise click.UsageError(f"no record has byte strings {', '.join(map(repr, unknown))}")
+                raise click.UsageError(no_feature(unknown, known, "byte strings"))
         names = [self.path] if sizes is None else shard_names(self.path, len(sizes))
         for name in names:
             self.outputs.check(name)
