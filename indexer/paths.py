@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob as _glob
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
@@ -24,6 +25,8 @@ __all__ = [
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
+# What `pathlib.Path` makes of a URL.
+_LOST_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 _NO_LISTING = ("http", "https")
 _USUAL = (
     "*.tfrecord, *.tfrecords, *.tfrec, *.tfr, *.record, *-00000-of-00010, each also with .gz and the like"
@@ -145,7 +148,12 @@ def _expand_one(item: Any, recursive: bool, usual_only: bool, store: StoreOption
         if not found:
             raise FileNotFoundError(printable(f"no data files match {path}"))
         return found
-    raise FileNotFoundError(printable(f"no such file or folder: {path}"))
+    hint = (
+        "; a URL has two slashes, of which pathlib drops one: give it as text"
+        if _LOST_SLASH.match(path)
+        else ""
+    )
+    raise FileNotFoundError(printable(f"no such file or folder: {path}") + hint)
 
 
 def _exists(path: str) -> bool:

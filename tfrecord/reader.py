@@ -17,7 +17,7 @@ from indexer.compression import Compression
 from indexer.options import check_count, check_threads, suggests_options
 from indexer.paths import Paths
 from indexer.shards import expand_shards
-from indexer.stores import StoreOptions
+from indexer.stores import StoreOptions, as_bytes
 from indexer.streams import normalize_compression
 from tfrecord import example_pb2 as example_pb2  # 1.x has these two names here
 from tfrecord import iterator_utils as iterator_utils
@@ -89,7 +89,7 @@ class ReaderArguments(TypedDict, total=False):
     max_skips: int | None
     mmap: bool
     access: Literal["auto", "spool", "points"]
-    max_spool_bytes: int
+    max_spool_bytes: int | str
     max_record_bytes: int | None
     storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
     io_concurrency: int
@@ -128,7 +128,8 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
             temporary space, made at first use. "auto": through points, where the index has them, until that
             has decompressed a file twice over, and then from the spool. Records that are read through points
             are always verified.
-        max_spool_bytes: how much temporary disk space random access to compressed files may take.
+        max_spool_bytes: how much temporary disk space random access to compressed files may take: a
+            number of bytes, or text such as "20GB".
         max_record_bytes: the longest record that may be read into memory from a stream (a compressed file, a
             pipe, a URL), because a small compressed file may hold a huge record. None: 2 GiB, or a quarter
             of the memory that the process may use if that is less.
@@ -211,7 +212,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
         max_skips: int | None = None,
         mmap: bool = True,
         access: Literal["auto", "spool", "points"] = "auto",
-        max_spool_bytes: int = 4 << 30,
+        max_spool_bytes: int | str = 4 << 30,
         max_record_bytes: int | None = None,
         storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
         io_concurrency: int = 64,
@@ -228,7 +229,7 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
             normalize_compression(compression_type),
             bool(verify),
             bool(mmap),
-            int(max_spool_bytes),
+            as_bytes(max_spool_bytes, "max_spool_bytes"),
             None if max_record_bytes is None else check_count(max_record_bytes, "max_record_bytes"),
             check_access(access),
             check_threads(num_threads),

@@ -7,7 +7,7 @@ from collections import deque
 from urllib.parse import unquote
 
 from indexer.stores import objects, urls
-from indexer.stores.options import StoreOptions, Url, clean_url
+from indexer.stores.options import StoreOptions, Url, as_bytes, clean_url
 from indexer.stores.pieces import PendingRanges
 from indexer.stores.ranges import ObjectInfo, Store
 
@@ -17,6 +17,7 @@ __all__ = [
     "Store",
     "StoreOptions",
     "Url",
+    "as_bytes",
     "clean_url",
     "open_store",
     "split_url",

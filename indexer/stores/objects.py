@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from indexer.errors import RemoteError
+from indexer.options import near_matches
 from indexer.stores.options import StoreOptions
 from indexer.stores.ranges import Changed, ObjectInfo, Passing, Store
 from indexer.stores.settings import web_headers
@@ -22,7 +23,20 @@ SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "ht
 _FINAL = re.compile(r"status code: (4(?!08|29)\d\d|501)")
 # Where object_store asks for credentials last, on machines of a cloud.
 _CREDENTIALS_FROM = ("169.254.169.254", "metadata.google.internal")
+# What errors suggest; obstore knows more.
+_USUAL_OPTIONS = {
+    "s3": ("endpoint", "region", "access_key_id", "secret_access_key", "skip_signature"),
+    "gs": ("service_account_path", "service_account_key", "skip_signature"),
+    "az": ("account_name", "account_key", "sas_key", "skip_signature"),
+}
 _first_used_by: list[int] = []
+
+
+def _names_of(scheme: str, settings: Mapping[str, Any]) -> str:
+    """The end of a message about an option that the store does not have."""
+    known = _USUAL_OPTIONS.get(scheme, ())
+    near = {hint for name in settings if name not in known and (hint := near_matches(name, known))}
+    return "".join(sorted(near)) + (f" (obstore's names: {', '.join(known)}, ...)" if known else "")
 
 
 def usable() -> bool:
@@ -63,7 +77,9 @@ class ObstoreStore(Store):
             )
         except (BaseError, TypeError, ValueError) as error:
             text = options.redact(str(error).partition("\n")[0])
-            raise TypeError(f"storage_options do not fit {scheme} URLs: {text}") from None
+            raise TypeError(
+                f"storage_options do not fit {scheme} URLs: {text}{_names_of(scheme, settings)}"
+            ) from None
 
     def _get(self, key: str, start: int, end: int, etag: str | None) -> Any:
         import obstore

@@ -59,7 +59,7 @@ class StoreOptions:
         given = self.storage_options
         if given is not None and not callable(given) and not isinstance(given, Mapping):
             raise TypeError(f"storage_options must be a dict or a function, not {type(given).__name__}")
-        object.__setattr__(self, "cache_bytes", _as_bytes(self.cache_bytes))
+        object.__setattr__(self, "cache_bytes", as_bytes(self.cache_bytes, "cache_bytes"))
 
     def settings(self) -> dict[str, Any]:
         """The store's settings; calls the function if one was given."""
@@ -87,13 +87,13 @@ class StoreOptions:
         self.__dict__.update(state)
 
 
-def _as_bytes(value: int | str) -> int:
-    """A number of bytes from a number or from text such as ``20GB`` or ``512 MiB``."""
+def as_bytes(value: int | str, what: str) -> int:
+    """The bytes of the option ``what``: a number, or text such as ``20GB`` or ``512 MiB``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value).strip())
     unit = match and _UNITS.get(match[2].upper().removesuffix("B") + "B")
     if isinstance(value, bool) or not match or unit is None:
         raise ValueError(
-            f"cache_bytes is {value!r}; it must be a number of bytes, or text such as '20GB' or '512MiB'"
+            f"{what} is {value!r}; it must be a number of bytes, or text such as '20GB' or '512MiB'"
         )
     return int(float(match[1]) * unit)
 

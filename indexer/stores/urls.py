@@ -44,8 +44,10 @@ class FsspecStore(Store):
             if "Protocol not known" not in str(error):
                 raise
             scheme = root.partition("://")[0]
-            near = near_matches(scheme, available_protocols())
-            raise ValueError(f"no installed package reads {scheme}:// URLs{near}") from None
+            hint = near_matches(scheme, available_protocols())
+            if scheme.partition("+")[0] == "grpc":
+                hint = "; tfrecord.connect and the datasets read from a reader server"
+            raise ValueError(f"no installed package reads {scheme}:// URLs{hint}") from None
         if hasattr(self._filesystem, "retries"):
             self._filesystem.retries = 1  # `Store` retries
 

@@ -13,7 +13,7 @@ from simulation import SimulatedLoader, ids
 from torch.utils.data import DataLoader
 
 import indexer
-from tfrecord import FixedLenFeature, TFRecordWriter
+from tfrecord import FixedLenFeature, TFRecordWriter, make_splits
 from tfrecord.reader import TFRecordReader
 from tfrecord.torch import MultiTFRecordDataset, TFRecordDataset, TFRecordMapDataset
 
@@ -240,3 +240,10 @@ def test_an_item_by_position_names_the_map_style_dataset(tmp_path: Path) -> None
         TypeError, match="TFRecordDataset gives its items in the order of an epoch.*TFRecordMapDataset"
     ):
         TFRecordDataset(tmp_path / "data.tfrecord")[0]
+
+
+def test_a_split_is_not_a_path(make: Any) -> None:
+    (split,) = make_splits(make([2]), 1)
+    with pytest.raises(TypeError, match=r"give split\.reader\(\) to the dataset"):
+        TFRecordDataset(split)
+    assert len(TFRecordDataset(split.reader())) == 2

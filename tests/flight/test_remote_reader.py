@@ -112,6 +112,16 @@ def test_index_columns_come_whole(server: LocalServer, tmp_path: Path) -> None:
         for condition in ({"id": 6}, {"name": ["n1", "n8"]}, {"id": lambda ids: ids > 6}):
             assert there.where(condition).tolist() == here.where(condition).tolist()
         assert there.schema == here.schema and there.file_starts.tolist() == [0, 9, 14]
+        with pytest.raises(KeyError, match="where the files are, then connect again"):
+            there.where(nothing=1)
+
+
+def test_the_viewer_needs_files(server: LocalServer, tmp_path: Path) -> None:
+    for package in ("click", "rich"):
+        pytest.importorskip(package)
+    url = server.add([write(tmp_path / "a", [example(1)])])
+    with connect(url) as reader, pytest.raises(ValueError, match="run it where the files are"):
+        reader.view(open_browser=False)
 
 
 def test_a_set_that_grows_and_one_that_changes(server: LocalServer, tmp_path: Path) -> None:

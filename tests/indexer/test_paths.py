@@ -164,6 +164,8 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
             expand_paths([missing])
     with pytest.raises(FileNotFoundError, match="no data files in folder"):
         expand_paths(tmp_path)
+    with pytest.raises(FileNotFoundError, match="s3:/bucket/a; a URL has two slashes.*give it as text"):
+        expand_paths(Path("s3://bucket/a"))
     for nothing in ([], "", [""]):
         with pytest.raises(ValueError, match="empty"):
             expand_paths(nothing)

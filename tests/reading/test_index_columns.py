@@ -351,6 +351,13 @@ def test_names_that_are_nearly_right(path: Path) -> None:
         TFRecordReader(path).where(lable=3)
 
 
+def test_a_missing_column_says_how_to_store_it(path: Path) -> None:
+    with pytest.raises(KeyError, match=r"a\.tfrecord.*, columns=\['label'\]\), then open the reader again"):
+        TFRecordReader(path).where(label=3)
+    with pytest.raises(KeyError, match=r"tfrecord\.build_index\(reader\.paths, columns=\['label'\]\)"):
+        TFRecordReader([path, path]).where(label=3)
+
+
 def test_masks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", [encode_example({"a": (1, "int")}), encode_example({})])
     build_index(path, columns=["a"])

@@ -58,7 +58,7 @@ def test_build_falls_back_to_memory_where_it_cannot_write(
     def refuse(*args: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied", "a.tfrecord.tfindex")
 
-    monkeypatch.setattr("indexer.build.build_index", refuse)
+    monkeypatch.setattr("tfrecord._reading.indexes.build_index", refuse)
     with pytest.warns(UserWarning, match="kept in memory"):
         reader = TFRecordReader(path, index="build")
     assert ids(reader.read([4, 1])) == [4, 1]
@@ -73,6 +73,10 @@ def test_a_larger_spool_than_allowed_says_what_to_do(tmp_path: Path) -> None:
     for way in (lambda: reader[0], lambda: reader.read([0, 1])):
         with pytest.raises(TFRecordError, match="max_spool_bytes=10000"):
             way()
+    with pytest.raises(TFRecordError, match="max_spool_bytes=10000"):
+        TFRecordReader(path, record_type="bytes", max_spool_bytes="10kB")[0]
+    with pytest.raises(ValueError, match="max_spool_bytes is 'much'; it must be a number of bytes"):
+        TFRecordReader(path, max_spool_bytes="much")
     two = [path, write(tmp_path / "b.gz", [b"x" * 1000] * 50)]
     both = TFRecordReader(two, record_type="bytes", max_spool_bytes=60_000)
     assert both[0] == b"x" * 1000

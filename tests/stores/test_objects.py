@@ -145,8 +145,14 @@ def test_threads_share_a_store(store: Store) -> None:
 
 def test_an_unknown_option_is_named() -> None:
     pytest.importorskip("obstore")
-    with pytest.raises(TypeError, match="storage_options.*s3"):
+    with pytest.raises(TypeError, match="storage_options.*s3.*did you mean 'access_key_id'.*endpoint"):
         open_store(Url("s3://bucket/key", StoreOptions({"acess_key_id": "x"})))
+
+
+def test_the_url_of_a_reader_server_is_not_of_a_store() -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(ValueError, match=r"grpc\+tls:// URLs; tfrecord\.connect"):
+        open_store("grpc+tls://host:1/name")
 
 
 @pytest.mark.parametrize(

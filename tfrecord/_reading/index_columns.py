@@ -93,10 +93,14 @@ class _Columns(Mapping[str, npt.NDArray[Any]]):
                 parts.append(index.columns[name])
             elif len(index):
                 near = near_matches(name, index.columns)
-                data = path if self._store.has_files else "DATA"
+                if self._store.has_files:
+                    data = repr(path) if len(self._store.paths) == 1 else "reader.paths"
+                    then = ", then open the reader again"
+                else:
+                    data, then = "DATA", " where the files are, then connect again"
                 raise KeyError(
                     f"the index of {path} has no column {name!r} (it has {listed(index.columns)}{near}); "
-                    f"build it: tfrecord.build_index({data!r}, columns={[*index.columns, name]!r})"
+                    f"build it: tfrecord.build_index({data}, columns={[*index.columns, name]!r}){then}"
                 )
         if len(parts) == 1:
             return parts[0]

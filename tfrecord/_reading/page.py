@@ -70,7 +70,7 @@ class ReaderPage:
         Raises:
             ImportError: a package is missing; the message says how to install it.
             OSError: the port is taken, or a vocabulary cannot be read.
-            ValueError: a vocabulary is not valid, or the reader is closed.
+            ValueError: a vocabulary is not valid, the reader is closed, or its records come from a server.
         """
         for name in ("click", "rich"):
             optional(name)

@@ -176,7 +176,7 @@ class EpochDataset(TFDataHints, IterableDataset[Any]):
         if not self.positioned:
             raise TypeError(
                 f"{type(self).__name__} over compressed files without an index has no length: build an index "
-                "(python -m indexer build PATH)"
+                "(tfrecord index PATH)"
             )
         rank, world_size = self._ranks()
         total = self.num_units()
@@ -229,7 +229,7 @@ class EpochDataset(TFDataHints, IterableDataset[Any]):
             name, path = text[1:].partition("(")[0], self.sources()[0].paths[0]
             raise ValueError(
                 f"{name} needs positions, and {path} is compressed and has no index: build an index "
-                "(python -m indexer build PATH)"
+                "(tfrecord index PATH)"
             )
         made = self._copy(text)
         made.operations = (*self.operations, operation)
@@ -356,7 +356,7 @@ class EpochDataset(TFDataHints, IterableDataset[Any]):
         if not self.positioned:
             raise ValueError(
                 "compressed files without an index have no positions to resume at: build an index "
-                "(python -m indexer build PATH)"
+                "(tfrecord index PATH)"
             )
         rank, world_size = self._ranks()
         total = self.num_units(max(number, 0))

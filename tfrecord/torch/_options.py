@@ -17,6 +17,7 @@ from tfrecord.flight.client import connect
 from tfrecord.iterator_utils import check_queue_size
 from tfrecord.reader import TFRecordReader
 from tfrecord.sampling.share import SPLITS
+from tfrecord.splits import Split
 from tfrecord.torch._source import Source
 
 __all__ = [
@@ -51,7 +52,7 @@ class ReaderOptions(TypedDict, total=False):
     verify: bool
     mmap: bool
     access: Literal["auto", "spool", "points"]
-    max_spool_bytes: int
+    max_spool_bytes: int | str
     max_record_bytes: int | None
     num_threads: int
     storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
@@ -171,6 +172,8 @@ def open_source(
         if named:
             raise ValueError(f"a TFRecordReader has its own {', '.join(named)}: give them to the reader")
         return data_path, Source(data_path._view)
+    if isinstance(data_path, Split):
+        raise TypeError("a Split is not a path: give split.reader() to the dataset")
     if is_service_url(data_path):
         return _open_remote(data_path, index_path, compression_type, {**asked, **options})
     reader: TFRecordReader[Any] = TFRecordReader(
@@ -211,5 +214,5 @@ def check_split(split: str, sources: Sequence[Source], drop_none: bool) -> None:
         if not source.positioned:
             raise ValueError(
                 f"split={split!r} needs the number of records, and {source.paths[0]} is compressed "
-                "and has no index: build an index (python -m indexer build PATH)"
+                "and has no index: build an index (tfrecord index PATH)"
             )

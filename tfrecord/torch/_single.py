@@ -406,7 +406,7 @@ class TFRecordDataset(EpochDataset):
             self._say_once(
                 0,
                 f"{self.source.paths[0]}: compressed files without an index are shuffled through a queue of "
-                f"{_DEFAULT_QUEUE:,} records, not fully; build an index (python -m indexer build PATH)",
+                f"{_DEFAULT_QUEUE:,} records, not fully; build an index (tfrecord index PATH)",
             )
         if not self.source.deals_files(consumer.count):
             shared = self.source.unindexed()

@@ -16,6 +16,10 @@ from tfrecord.tfds.steps import StepsReader
 
 def server_of(reader: TFRecordReader, port: int, vocab: Iterable[str]) -> ViewServer:
     """A server of the reader's records; see `tfrecord._reading.page.ReaderPage.view`."""
+    if not reader._view.store.has_files:
+        raise ValueError(
+            "the viewer needs files, and these records come from a server: run it where the files are"
+        )
     vocabularies = [read_vocabulary(given) for given in vocab]
     hints, title = Hints(), ""
     if isinstance(reader, TFDSReader | StepsReader):
