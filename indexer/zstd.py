@@ -48,6 +48,7 @@ class ZstdInflater:
         self._input = bytearray()
         self._output = b""
         self._skip = self._checksum = 0
+        self._left: int | None = None  # so much output is to come, if the header says how much there is
         self._next = self._header
 
     def feed(self, data: bytes) -> None:
@@ -75,6 +76,11 @@ class ZstdInflater:
             except self._package.ZstdError as error:
                 raise BadStreamError(str(error)) from None
             done = self._engine.eof
+            if self._left is not None:
+                self._left -= len(self._output)
+            # The package does not notice this if the last block is empty.
+            if done and self._left:
+                raise BadStreamError("the frame has less content than its header says")
         if done:
             self.eof, self.unused = True, bytes(self._input)
 
@@ -96,6 +102,9 @@ class ZstdInflater:
         size = 5 + sum(sizes)
         if len(head) < size:
             return 0
+        width = sizes[2]
+        if width:
+            self._left = int.from_bytes(head[size - width : size], "little") + (256 if width == 2 else 0)
         self._checksum = 4 if flags & 4 else 0
         self._next = self._block
         return size

@@ -91,8 +91,9 @@ def test_every_cut_is_an_error(name: str) -> None:
         (b"\x28\xb5\x2f\xfd" + bytes(40), "truncated_stream"),
         (b"not zstd at all, at least it does not look like it", "bad_stream"),
         (b"\x28\xb5\x2f\xfd\x00\xff" + b"\x03\x00\x00" * 9, "bad_stream"),  # a window that is too large
+        (b"\x28\xb5\x2f\xfd\x20\x02\x01\0\0", "bad_stream"),  # two bytes of content, and an empty block
     ],
-    ids=["garbage", "zeros", "no blocks", "text", "a huge window"],
+    ids=["garbage", "zeros", "no blocks", "text", "a huge window", "too little content"],
 )
 def test_what_is_no_stream(stored: bytes, reason: str) -> None:
     with open_stream(io.BytesIO(stored), "zstd") as stream, pytest.raises(CompressionError) as caught:
