@@ -64,6 +64,8 @@ class MergedIndex:
 
     def __repr__(self) -> str:
         """What the index files say; nothing is read for it."""
+        if self._store.all_given:
+            return f"<MergedIndex: each of {len(self._store.paths):,} files has an index file>"
         given = [index for index in self._store.given if index is not None]
         if len(given) < len(self._store.paths):
             return f"<MergedIndex: {len(given)} of {len(self._store.paths)} files have an index file>"
