@@ -53,6 +53,7 @@ def decode(plan: Plan) -> Iterator[Case]:
         )
         yield Case("decode", shape.name, f"batches of {shape.batch:,}", parsers(spec), targets)
     yield from lists(plan)
+    yield from sizes(plan)
     yield from threads(plan)
     for shape in plan.chosen("tab"):
         spec = plan.spec(shape, limit=plan.some(5_000))
@@ -108,6 +109,27 @@ def lists(plan: Plan) -> Iterator[Case]:
                     Contender("buffer", "one buffer", "tfrecord", "decode", spec),
                 ),
                 (Target("a list costs what one buffer does", "list", ("buffer",), 1.25, at_most=True),),
+            )
+
+
+def sizes(plan: Plan) -> Iterator[Case]:
+    """The same records in large batches, whose columns fit no near cache, and in small ones."""
+    for shape in plan.chosen("small", "tab", "tok", "vec"):
+        for form in ("fixed", "ragged"):
+            small, large = (
+                plan.spec(shape, batch=size, limit=min(shape.records, 8192))
+                | {"source": "list", "form": form}
+                for size in (1024, 8192)
+            )
+            yield Case(
+                "decode",
+                shape.name,
+                f"batches of 8,192 beside 1,024, {form}",
+                (
+                    Contender("large", "batches of 8,192", "tfrecord", "decode", large),
+                    Contender("small", "batches of 1,024", "tfrecord", "decode", small),
+                ),
+                (Target("large batches against small", "large", ("small",), 1.1, at_most=True),),
             )
 
 

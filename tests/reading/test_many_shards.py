@@ -69,7 +69,9 @@ def test_opening_loads_no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(indexes, "load_index", lambda name, *args: loaded.append(name) or load(name, *args))
     monkeypatch.setattr(indexes, "load_summary", lambda name, *args: looked.append(name) or look(name, *args))
     reader = TFRecordReader(folder)
-    assert reader.has_index and repr(reader.index) == f"<MergedIndex: each of {COUNT} files has an index file>"
+    assert (
+        reader.has_index and repr(reader.index) == f"<MergedIndex: each of {COUNT} files has an index file>"
+    )
     assert looked == loaded == []
     assert len(reader) == 2 * COUNT and list(reader.schema) == ["number"] and reader.record_type == "example"
     assert len(looked) == COUNT and loaded == []

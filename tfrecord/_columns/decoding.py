@@ -131,6 +131,8 @@ def as_payloads(serialized: Any) -> Any:
     bytes-likes."""
     if isinstance(serialized, BytesColumn):
         return serialized
+    if type(serialized) is list:
+        return _Buffers(tuple(serialized))
     if isinstance(serialized, _ONE_MESSAGE):
         raise TypeError(
             "a batch must be a sequence of bytes-likes; for one message use a parse_single_... function"
@@ -346,6 +348,8 @@ def _decode(
     if failure is not None:
         raise _error(failure)
     count = len(buffers if payloads.offsets is None else payloads.offsets)
+    if plan.plain and sequence_plan is None and not left_out:
+        return ColumnBatch._trusted(found[1], found[0], count)
     if bad is not None and left_out:
         count -= len(left_out)
         bad += [_invalid(status, row) for row, status in left_out]
