@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -133,12 +134,18 @@ def test_a_restarted_server_loses_nothing(data: Path) -> None:
     reader.close()
 
 
-def test_several_processes(data: Path) -> None:
+def test_several_processes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    opened = flight.connect
+    monkeypatch.setattr(flight, "connect", lambda place, **more: asked.append(place) or opened(place, **more))
+    turns = itertools.count()
+    monkeypatch.setattr("tfrecord.flight.connection.secrets.randbelow", lambda stop: next(turns))
     with serve(data, processes=2, metrics_port=0) as server:
         readers = [connect(server.url) for _ in range(8)]
+        asked.clear()
         for reader in readers:
             assert ids(reader) == list(range(20))
-        assert len({reader._view.store.connection._turn % 2 for reader in readers}) == 2
+        assert [asked.count(place) for place in sorted(set(asked))] == [4, 4]
         port, counted = server.metrics_port, 'tfrecord_rows_total{method="do_get"} 160\n'
         assert port is not None
         until(lambda: counted in answer(port, "/metrics")[1])  # a server counts a scan when it has ended
@@ -233,6 +240,7 @@ def test_draining_ends_requests_and_takes_no_new_ones(data: Path) -> None:
         ({"tls_cert": "x"}, "certificate and its key"),
         ({"unix": "x", "port": 5}, "socket file"),
         ({"processes": 0}, "processes"),
+        ({"processes": 2, "port": 65535}, "65535"),
         ({"sets": {"a/b": "x"}}, "NAME=PATH"),
         ({"sets": {"": "x"}}, "NAME=PATH"),
     ],

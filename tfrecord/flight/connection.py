@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
+import secrets
 import threading
 import time
 import weakref
@@ -56,7 +56,7 @@ class Connection:
 
     def _fresh(self) -> None:
         self._client: Any = None
-        self._turn = random.randrange(1 << 16)  # which of the server's processes this one asks
+        self._turn = secrets.randbelow(1 << 16)  # which of the server's processes this one asks
         self._token = ""
         self.token_given = False
         self._process = os.getpid()
@@ -126,6 +126,12 @@ class Connection:
             except FileNotFoundError:
                 pass
         return "", False
+
+    def spread(self, ports: list[int]) -> None:
+        """From now on ask any of the server's processes, which have these ports."""
+        self.ports = ports
+        if len(ports) > 1:
+            self.close()
 
     def begin_again(self) -> None:
         """Look for the token again, since a new server makes a new one, and ask another process."""

@@ -62,6 +62,8 @@ class Serving:
             raise ValueError("a server on a socket file has no port, no TLS, and one process")
         if self.processes < 1:
             raise ValueError(f"processes is {self.processes}; it must be at least 1")
+        if self.port + self.processes > 65_536:
+            raise ValueError(f"{self.processes} processes need ports from {self.port} on; the last is 65535")
         if self.unix is None and self.tls_cert is None and not is_loopback(self.host) and not self.insecure:
             raise ValueError(
                 f"{self.host} is reached from other hosts, so the token and records would travel in clear "

@@ -37,7 +37,7 @@ class RemoteStore(RecordStore):
     def __init__(self, connection: Connection, known: Mapping[str, Any], policy: DamagePolicy) -> None:
         self.connection, self.known = connection, known
         self._base = connection.address.url
-        connection.ports = [int(port) for port in known.get("ports", ())]
+        connection.spread([int(port) for port in known.get("ports", ())])
         files = known["files"]
         super().__init__([f"{self._base}/{name}" for name, _, _ in files], [], ReadOptions(), policy)
         self._set_starts([count for _, count, _ in files])
