@@ -285,7 +285,8 @@ def _payloads(batch: Any) -> BytesColumn:
     if not len(column):
         return BytesColumn.from_list([])
     _, splits, data = column.buffers()
-    ends = np.frombuffer(splits, np.int64, len(column) + 1, 8 * column.offset)
+    # A copy, since gRPC aligns nothing.
+    ends = np.frombuffer(splits, np.int64, len(column) + 1, 8 * column.offset).copy()
     payloads = memoryview(data or b"").cast("B")
     if ends[0] < 0 or ends[-1] > len(payloads) or not (ends[:-1] <= ends[1:]).all():
         raise ValueError("the server sent payloads that lie outside their message")
