@@ -23,7 +23,7 @@ __all__ = [
     "split_url",
 ]
 
-# The stores that were used last, each with the process and root that it is of; they keep connections open.
+# The most recently used stores, each with its process and root; they keep connections open.
 _stores: deque[tuple[tuple[int, str], Store]] = deque(maxlen=16)
 
 

@@ -37,8 +37,8 @@ class Piece:
 
 
 class Pieces:
-    """The pieces that hold what one call asked for: those it made, and those that were there, which overlap
-    nowhere. ``num_requests`` and ``num_bytes`` are of what it made."""
+    """The pieces that hold what one call asked for: new ones, and ones that existed already. They do not
+    overlap. ``num_requests`` and ``num_bytes`` count the new ones."""
 
     def __init__(self, made: Sequence[Piece], used: Sequence[Piece]) -> None:
         self.num_requests = len(made)
@@ -59,7 +59,7 @@ class Pieces:
 class Ahead:
     """What is being fetched ahead of one version of an object. Thread-safe.
 
-    It lives as long as somebody holds what `ask` returned, so that a pass that was given up holds nothing.
+    A request lives as long as somebody holds what `ask` returned, so an abandoned pass holds nothing.
     """
 
     def __init__(self) -> None:

@@ -126,7 +126,8 @@ class Cache:
         self._finish(file, path)
 
     def _finish(self, file: BinaryIO, path: str) -> None:
-        """Give a complete file its name, while nobody counts: a listing may miss a file that is renamed."""
+        """Give a complete file its name while nobody is counting: a listing may miss a file that is being
+        renamed."""
         file.flush()
         with self._locked():
             os.replace(path + _FILLING, path)

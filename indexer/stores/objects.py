@@ -21,7 +21,7 @@ __all__ = ["SCHEMES", "ObstoreStore", "usable"]
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https")
 # Status codes for which a retry would not help; object_store gives them only as text.
 _FINAL = re.compile(r"status code: (4(?!08|29)\d\d|501)")
-# Where object_store asks for credentials last, on machines of a cloud.
+# Where object_store looks for credentials last, on cloud machines.
 _CREDENTIALS_FROM = ("169.254.169.254", "metadata.google.internal")
 # What errors suggest; obstore knows more.
 _USUAL_OPTIONS = {

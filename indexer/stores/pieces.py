@@ -15,7 +15,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 # The cost of a request, as bytes that could be read in the same time: closer ranges become one request.
 NEAR = 128 << 10
-# Requests for ranges never read more than this many times what was asked for, plus a gap.
+# Requests for ranges never read more than this many times what was asked for, plus one gap.
 _MOST_WASTE = 8
 
 
@@ -46,7 +46,7 @@ def join_ranges(
     """Requests for ranges: (starts, ends, which request holds each range).
 
     Ranges that overlap, or lie at most ``gap`` bytes apart, become one, as long as all requests together
-    read at most 8 times the bytes wanted, plus 128 KiB. None reaches across one of the ``walls`` (sorted).
+    read at most 8 times the bytes wanted, plus 128 KiB. None crosses one of the ``walls`` (sorted).
     """
     if not len(starts):
         return starts, ends, np.zeros(0, np.int64)

@@ -25,7 +25,7 @@ _CODES: dict[type[OSError], int] = {
 
 
 class FsspecStore(Store):
-    """One bucket or host through fsspec. It has its own instance: a cached one may be of another process."""
+    """One bucket or host through fsspec, with its own instance: a cached one may be another process's."""
 
     def __init__(self, root: str, options: StoreOptions, tail: str = "") -> None:
         super().__init__(root, options, tail)
