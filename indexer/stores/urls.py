@@ -67,20 +67,28 @@ class FsspecStore(Store):
         return data
 
     def _get_by_http(self, key: str, start: int, end: int, etag: str | None) -> bytes:
-        async def check(answer: Any) -> None:
-            """aiohttp calls this before it reads the body."""
-            given, size = answer.headers.get("Content-Range"), answer.content_length
-            coding = answer.headers.get("Content-Encoding", "identity")
-            if answer.status < 400 and not (
-                _is_range(given, start, end) and size in (None, end - start) and coding == "identity"
-            ):
-                answer.close()
-                raise Passing(f"received {size} bytes ({coding}), range {given}, instead of {start} to {end}")
+        from fsspec.asyn import sync
 
-        headers = {"Accept-Encoding": "identity"} | ({} if etag is None else {"If-Match": etag})
-        data: bytes = self._filesystem.cat_file(
-            self._path(key), start=start, end=end, headers=headers, raise_for_status=check
-        )
+        url = self._path(key)
+        headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        if etag is not None:
+            headers["If-Match"] = etag
+
+        async def get() -> bytes:
+            session = await self._filesystem.set_session()
+            async with session.get(self._filesystem.encode_url(url), headers=headers) as answer:
+                if answer.status == 404:
+                    raise FileNotFoundError(url)
+                answer.raise_for_status()
+                given, coding = (answer.headers.get(f"Content-{name}") for name in ("Range", "Encoding"))
+                if not _is_range(given, start, end) or coding not in (None, "identity"):
+                    raise Passing(f"received range {given} ({coding}) instead of {start} to {end}")
+                data: bytes = await answer.content.readexactly(end - start)
+                if await answer.content.read(1):
+                    raise Passing(f"received more than {end - start} bytes")
+                return data
+
+        data: bytes = sync(self._filesystem.loop, get)
         return data
 
     def _get_from_s3(self, key: str, start: int, end: int, etag: str | None) -> bytes:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
-FAULTS = ("503", "429", "timeout", "reset", "short", "200", "wrong range")
+TOO_MUCH = 256 << 20
+FAULTS = ("503", "429", "timeout", "reset", "short", "long", "200", "wrong range")
 
 
 @dataclass
@@ -30,6 +31,7 @@ class RangeServer:
     on_request: Callable[[int], None] | None = None
     on_body: Callable[[int, int], None] | None = None
     port: int = 0
+    too_much: int = 0  # bytes that clients took after the end of what they asked for
     most_at_once: int = 0
     _now: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,7 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
         whole = wanted is None or fault == "200"
         part = body if whole else body[start:end]
         self.send_response(200 if whole else 206)
-        self.send_header("Content-Length", str(len(part)))
+        more = TOO_MUCH if fault == "long" and with_body else 0
+        self.send_header("Content-Length", str(len(part) + more))
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("ETag", server.etag(name))
         self.send_header("Last-Modified", "Mon, 02 Nov 2026 10:00:00 GMT")
@@ -123,6 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.write(part[: len(part) // 2] if fault == "short" else part)
+        for _ in range(0, more, 1 << 20):
+            self.wfile.write(bytes(1 << 20))
+            server.too_much += 1 << 20
         if fault == "short":
             self.close_connection = True
 
