@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import zlib
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -14,6 +15,10 @@ from hypothesis import settings
 from indexer.framing import frame_record
 
 MakeFile = Callable[..., Path]
+
+# A shell starts background jobs with SIGINT ignored, and processes that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Machines differ in speed, and no test is about time.
 settings.register_profile("default", deadline=None)

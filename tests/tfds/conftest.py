@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +12,18 @@ from prepared import run_peer
 
 
 @pytest.fixture(scope="session")
-def peer_python() -> str:
-    """The peer's Python."""
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `peer.py` filled."""
     python = os.environ.get("TFRECORD_TFDS_PYTHON")
     if not python:
         pytest.skip("TFRECORD_TFDS_PYTHON names no Python with tensorflow-datasets")
-    return python
+    folder = tmp_path_factory.mktemp("tfds")
+    run_peer(python, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def written(peer_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Folders that TFDS wrote, and what it reads from them: see `peer.py`."""
-    folder = tmp_path_factory.mktemp("tfds")
-    run_peer(peer_python, "folders", str(folder))
-    found: dict[str, Any] = pickle.loads((folder / "expected.pickle").read_bytes())
+def written(peer: Path) -> dict[str, Any]:
+    """Folders that TFDS wrote, and what it reads from them."""
+    found: dict[str, Any] = pickle.loads((peer / "expected.pickle").read_bytes())
     return found

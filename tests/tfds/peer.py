@@ -1,18 +1,15 @@
 """What tensorflow-datasets does. Runs in the peer's Python.
 
-    python peer.py folders FOLDER
+    python peer.py FOLDER
 
-prepares a data set for each case in FOLDER, and writes FOLDER/expected.pickle: a dict of the name of the case
-to (path of the version, {split: [example, ...]}), nested dicts of what `tfds.as_numpy` gives, ragged tensors
-as ("ragged", lists, dtype) and nested data sets as ("dataset", [step, ...]).
+prepares a data set for each case in FOLDER, and writes there
 
-    python peer.py splits FILE
-
-writes what splits mean: (split, lengths of the shards) to [(name, start, stop), ...], None where it raises.
-
-    python peer.py connectors FILE
-
-writes the names of all classes of connectors in the package.
+- expected.pickle: a dict of the name of the case to (path of the version, {split: [example, ...]}), nested
+  dicts of what `tfds.as_numpy` gives, ragged tensors as ("ragged", lists, dtype) and nested data sets as
+  ("dataset", [step, ...]).
+- splits.pickle: what splits mean: (split, lengths of the shards) to [(name, start, stop), ...], None where
+  it raises.
+- connectors.pickle: the names of all classes of connectors in the package.
 """
 
 from __future__ import annotations
@@ -196,4 +193,6 @@ def connectors(target: str) -> None:
 
 
 if __name__ == "__main__":
-    {"folders": folders, "splits": splits, "connectors": connectors}[sys.argv[1]](sys.argv[2])
+    folders(sys.argv[1])
+    splits(os.path.join(sys.argv[1], "splits.pickle"))
+    connectors(os.path.join(sys.argv[1], "connectors.pickle"))

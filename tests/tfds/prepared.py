@@ -82,10 +82,10 @@ def write_folder(
     return folder
 
 
-def run_peer(python: str, *arguments: str) -> None:
-    """Run `peer.py`."""
+def run_peer(python: str, folder: Path) -> None:
+    """Run `peer.py`: all at once, because it takes long to start."""
     done = subprocess.run(
-        [python, str(Path(__file__).with_name("peer.py")), *arguments],
+        [python, str(Path(__file__).with_name("peer.py")), str(folder)],
         capture_output=True,
         text=True,
         timeout=280,

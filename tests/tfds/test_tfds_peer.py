@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepared import run_peer
 
 from tfrecord import tfds
 from tfrecord.columns import BytesColumn, Ragged
@@ -127,11 +126,9 @@ def test_names_of_classes(written: dict[str, Any]) -> None:
         label.int2str(-1)
 
 
-def test_split_arithmetic_is_that_of_tfds(peer_python: str, tmp_path: Path) -> None:
+def test_split_arithmetic_is_that_of_tfds(peer: Path) -> None:
     """All forms, on splits of 0 to 50 examples."""
-    target = tmp_path / "splits.pickle"
-    run_peer(peer_python, "splits", str(target))
-    found = pickle.loads(target.read_bytes())
+    found = pickle.loads((peer / "splits.pickle").read_bytes())
     assert len(found) > 50_000
 
     def ours(spec: Any, lengths: tuple[int, ...]) -> Any:
@@ -150,11 +147,9 @@ def test_split_arithmetic_is_that_of_tfds(peer_python: str, tmp_path: Path) -> N
         assert ours(spec, lengths) == theirs, (spec, lengths)
 
 
-def test_the_table_of_connectors_is_complete(peer_python: str, tmp_path: Path) -> None:
+def test_the_table_of_connectors_is_complete(peer: Path) -> None:
     """docs/tfds.md has a line for each connector class in the package of the peer."""
-    target = tmp_path / "connectors.pickle"
-    run_peer(peer_python, "connectors", str(target))
-    classes = set(pickle.loads(target.read_bytes()))
+    classes = set(pickle.loads((peer / "connectors.pickle").read_bytes()))
     assert {"Image", "Sequence", "Dataset", "TranslationVariableLanguages"} <= classes
     page = Path(__file__).parents[2].joinpath("docs", "tfds.md").read_text()
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
