@@ -155,6 +155,31 @@ def test_an_archive_of_other_files(run: Run, tmp_path: Path) -> None:
     assert "its member 'a.txt' is not an array" in refused(run, tmp_path / "o.tfrecord", tmp_path / "a.npz")
 
 
+def test_headers_that_raise_inside_other_packages(run: Run, tmp_path: Path) -> None:
+    """Python's tokenizer reads the header of an array; a column's name in Parquet may be no UTF-8."""
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(b"(3,)") + 3] = ord(" ")
+    (tmp_path / "a.npz").write_bytes(without_checksums(bytes(data)))
+    assert "a.npz: not a valid npz file" in refused(run, tmp_path / "o.tfrecord", tmp_path / "a.npz")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pytest.importorskip("pyarrow").table({"column": [1]}), tmp_path / "a.parquet")
+    data = bytearray((tmp_path / "a.parquet").read_bytes().replace(b"column", b"col\xbcmn"))
+    (tmp_path / "a.parquet").write_bytes(data)
+    assert "a.parquet: not a valid parquet" in refused(run, tmp_path / "o.tfrecord", tmp_path / "a.parquet")
+
+
+def without_checksums(archive: bytes) -> bytes:
+    """A zip archive with the checksums that its stored members have now."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as held:
+        parts = [(one, archive[one.header_offset :].split(b"\x93NUMPY", 1)[1]) for one in held.infolist()]
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        for one, rest in parts:
+            made.writestr(one.filename, (b"\x93NUMPY" + rest)[: one.file_size])
+    return out.getvalue()
+
+
 def test_columns_of_one_name(run: Run, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     whole = pa.array([1])

@@ -183,7 +183,7 @@ def _tables(path: str, form: str, pa: Any) -> Iterator[Any]:
                 batch.validate(full=True)  # Arrow trusts what a damaged file says about its buffers
                 for start in range(0, batch.num_rows, _ROWS_READ):
                     yield batch.slice(start, _ROWS_READ)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno:  # the system's, not Arrow's
             raise
         raise TFRecordError(f"{path}: not a valid {form} file: {' '.join(str(error).split())}") from None
