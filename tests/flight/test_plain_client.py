@@ -40,6 +40,26 @@ class Plain:
         column = self.table(features={"id": "int"}, **ticket).column("id")
         return [one[0] for one in column.to_pylist()]
 
+    def exchange(self, **ticket: Any) -> tuple[Any, Any, Callable[..., tuple[list[int], dict[str, Any]]]]:
+        """A stream of ids, and what asks it: the ids, and what the last message said."""
+        command = json.dumps({"v": 1, "features": {"id": "int"}, **ticket}).encode()
+        descriptor = flight.FlightDescriptor.for_command(command)
+        writer, reader = self.client.do_exchange(descriptor, self.options)
+
+        def ask(number: int, **ticket: Any) -> tuple[list[int], dict[str, Any]]:
+            writer.write_metadata(json.dumps({"id": number, "ticket": ticket}).encode())
+            found: list[int] = []
+            while True:
+                chunk = reader.read_chunk()
+                told = json.loads(chunk.app_metadata.to_pybytes())
+                assert told["id"] == number
+                if chunk.data is not None:
+                    found += [one[0] for one in chunk.data.column("id").to_pylist()]
+                if told["last"]:
+                    return found, told
+
+        return writer, reader, ask
+
     def action(self, kind: str, body: bytes = b"") -> Any:
         (found,) = self.client.do_action(flight.Action(kind, body), self.options)
         return json.loads(found.body.to_pybytes())
@@ -166,22 +186,7 @@ def test_sequence_examples_are_two_structs(plain: Plain, server: LocalServer, tm
 
 
 def test_an_exchange_answers_many_small_reads(plain: Plain, data: str) -> None:
-    command = json.dumps({"v": 1, "data": data, "features": {"id": "int"}}).encode()
-    descriptor = flight.FlightDescriptor.for_command(command)
-    writer, reader = plain.client.do_exchange(descriptor, plain.options)
-
-    def ask(number: int, **ticket: Any) -> tuple[list[int], dict[str, Any]]:
-        writer.write_metadata(json.dumps({"id": number, "ticket": ticket}).encode())
-        found: list[int] = []
-        while True:
-            chunk = reader.read_chunk()
-            told = json.loads(chunk.app_metadata.to_pybytes())
-            assert told["id"] == number
-            if chunk.data is not None:
-                found += [one[0] for one in chunk.data.column("id").to_pylist()]
-            if told["last"]:
-                return found, told
-
+    writer, reader, ask = plain.exchange(data=data)
     for number in range(20):
         assert ask(number, positions=[number, 2 * number])[0] == [number, 2 * number]
     assert "error" not in ask(20, slice=[0, 5, 1])[1]
@@ -193,6 +198,19 @@ def test_an_exchange_answers_many_small_reads(plain: Plain, data: str) -> None:
     writer.done_writing()
     with pytest.raises(StopIteration):
         reader.read_chunk()
+    writer.close()
+
+
+def test_an_exchange_sees_files_that_are_added(plain: Plain, server: LocalServer, tmp_path: Path) -> None:
+    write(tmp_path / "a-1.tfrecord", [example(number) for number in range(10)])
+    name = server.add(tmp_path).rpartition("/")[2]
+    then = server.service.sets[name].current.fingerprint
+    writer, _, ask = plain.exchange(data=name)
+    assert ask(0)[0] == list(range(10))
+    write(tmp_path / "a-2.tfrecord", [example(number) for number in range(10, 15)])
+    server.service.refresh()
+    assert ask(1)[0] == ask(2)[0] == list(range(15))
+    assert ask(3, fingerprint=then)[0] == list(range(10)) and ask(4, positions=[-1])[0] == [14]
     writer.close()
 
 

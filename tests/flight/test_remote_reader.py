@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from test_reader import *  # noqa: F403
 import tfrecord
 from tfrecord.features import FixedLenFeature
 from tfrecord.flight import connect
+from tfrecord.flight.answers import Answer
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +96,23 @@ def test_damage_is_met_as_in_files(server: LocalServer, tmp_path: Path) -> None:
             reader.raw(4)
     with connect(url, on_error="skip", max_skips=1) as reader, pytest.raises(tfrecord.ChecksumError):
         list(reader)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda asked: asked[:0], lambda asked: np.append(asked, 0)], ids=["fewer", "more"]
+)
+def test_other_records_than_were_asked_for_are_refused(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    good = Answer.batches
+    monkeypatch.setattr(
+        Answer,
+        "batches",
+        lambda self, ticket: good(self, replace(ticket, positions=change(ticket.positions))),
+    )
+    url = server.add(write(tmp_path / "a.tfrecord", [example(number) for number in range(9)]))
+    with connect(url) as reader, pytest.raises(tfrecord.RemoteError, match="other records"):
+        reader.read_raw([3, 4])
 
 
 def test_index_columns_come_whole(server: LocalServer, tmp_path: Path) -> None:
