@@ -528,7 +528,8 @@ class TFRecordReader(ReaderTables, ReaderPage, Generic[BatchType]):
         """
         if conditions is not None and not isinstance(conditions, Mapping):
             raise TypeError(
-                "conditions are a dict {column: value} or keywords (label=3), not "
+                "conditions are a dict {column: value} or keywords (label=3, or a function of the column: "
+                "label=lambda column: column < 3), not "
                 f"{type(conditions).__name__}"
             )
         keep = np.ones(len(self), np.bool_)

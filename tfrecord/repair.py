@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
@@ -22,6 +22,7 @@ from indexer.outputs import STREAM, Outputs
 from indexer.paths import Paths, expand_paths
 from indexer.progress import Progress, Report, shown
 from indexer.sniffing import sniff
+from indexer.stores import StoreOptions, Url
 from indexer.streams import normalize_compression
 from tfrecord._kernels.record_type import RecordTypeName, check_record_type
 from tfrecord._repair.checker import Checker
@@ -47,6 +48,7 @@ def verify(
     num_threads: int = 1,
     progress: Progress = False,
     on_damage: Callable[[Damage], object] | None = None,
+    storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> VerifyReport:
     """Check every byte of files: the checksums of all records, compressed streams to their end, messages.
 
@@ -58,6 +60,7 @@ def verify(
         num_threads: how many threads work at once, on several files or on parts of one.
         progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the total.
         on_damage: called with each `Damage` as soon as it is found, in the order of the files.
+        storage_options: options for URLs, as for readers.
 
     Returns:
         A report with one entry per damaged place. Checking continues after damage; a file that cannot be read
@@ -75,7 +78,7 @@ def verify(
     check_record_type(record_type)
     kind = normalize_compression(compression_type)
     threads = check_threads(num_threads)
-    files = _files(paths)
+    files = _files(paths, StoreOptions(storage_options))
     total = total_size(files)
     with shown(progress, "verify") as report:
         checker = Checker(
@@ -88,12 +91,14 @@ def verify(
         return VerifyReport(checker.check(files, kind))
 
 
-def _files(paths: Paths) -> list[str]:
+def _files(paths: Paths, store: StoreOptions) -> list[str]:
     """The files that the paths mean; `-` stays as it is."""
     items = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     if not items:
         raise ValueError("no paths were given: the list is empty")
-    return [name for item in items for name in ([STREAM] if item == STREAM else expand_paths(item))]
+    return [
+        name for item in items for name in ([STREAM] if item == STREAM else expand_paths(item, store=store))
+    ]
 
 
 class _Sum:
@@ -118,18 +123,20 @@ def salvage(
     compression_type: str | None = None,
     output_compression: str | None = None,
     progress: Progress = False,
+    storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> SalvageReport:
     """Copy every good record of `source` to `destination`, in order, and report what was lost.
 
     Args:
         source: a path or URL; `"-"` is standard input. It is never changed.
-        destination: a path, or `"-"` for standard output. It appears only when it is complete, and must not
-            be `source`.
+        destination: a path or URL, or `"-"` for standard output. It appears only when it is complete, and
+            must not be `source`.
         compression_type: as for readers. Everything in a compressed file that can be decompressed is used;
             after a damaged gzip member the search continues with the next one.
         output_compression: `"NONE"`, `"GZIP"`, `"ZLIB"` or `"ZSTD"`; by default the suffix of `destination`
             decides.
         progress: True shows a bar if tqdm is installed; a callable gets the bytes done and the total.
+        storage_options: options for URLs, as for readers.
 
     Returns:
         A report of what was written, with one entry per damaged place. Damage is reported, not raised.
@@ -142,6 +149,9 @@ def salvage(
     (9998, 1042)
     """
     source, destination = os.fspath(source), os.fspath(destination)
+    if storage_options is not None:
+        store = StoreOptions(storage_options)
+        source, destination = (Url(p, store) if is_url(p) else p for p in (source, destination))
     kind, packing = normalize_compression(compression_type), normalize_compression(output_compression)
     if packing == "auto":
         packing = split_compression(destination)[1]

@@ -105,6 +105,9 @@ class TestColumnBatch:
             concat([ColumnBatch({"x": [1]}), ColumnBatch({"y": [1]})])
         with pytest.raises(ValueError, match="at least one"):
             concat([])
+        for one in (batch, nested):
+            with pytest.raises(TypeError, match="concat takes a list of batches or columns, not one"):
+                concat(one)
         assert concat([nested, nested]).to_list() == nested.to_list() * 2
         assert concat([np.array([1]), np.array([2])]).tolist() == [1, 2]
 

@@ -92,6 +92,9 @@ def test_padding_is_that_of_numpy() -> None:
     assert Ragged(np.zeros(0, np.int64), [0]).to_torch().to_padded().shape == (0, 0)
     with pytest.raises(ValueError, match="fill value 0.5 does not fit torch.int64"):
         nested().to_torch().to_padded(0.5)
+    for fill in ("x", 1 << 64):
+        with pytest.raises(ValueError, match=r"fill value .* does not fit torch\.int64"):
+            nested().to_torch().to_padded(fill)
     with pytest.raises(ValueError, match="max_length"):
         batch()["ids"].to_torch().to_padded(0, -1)
 

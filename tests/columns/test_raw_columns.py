@@ -99,6 +99,15 @@ def test_what_makes_no_array_names_key_and_record(tmp_path: Path, value: Any, ma
     assert caught.value.path == str(path) and caught.value.record == 1 and caught.value.key == "a"
 
 
+@pytest.mark.parametrize(
+    "spec", [FixedLenFeature((32, 32, 3), "uint8", raw=True), POINTS], ids=["fixed", "rows"]
+)
+@pytest.mark.parametrize("head", [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"], ids=["jpeg", "png"])
+def test_image_files_that_are_read_as_arrays(spec: Any, head: bytes) -> None:
+    with pytest.raises(DecodeError, match="it is a JPEG or PNG file, which ImageFeature decodes"):
+        parse_example([record(head + bytes(9))], {"a": spec})
+
+
 def test_bools_are_checked() -> None:
     spec = {"a": VarLenFeature("bool", raw=True)}
     batch = parse_example([record(b"\0\1"), record(b""), record(b"\1")], spec)

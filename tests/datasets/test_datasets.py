@@ -63,6 +63,7 @@ class TestOptions:
         ("options", "message"),
         [
             ({"shuffle": "blocks"}, "shuffle must be False, True or 'block'"),
+            ({"shuffle": 1000}, "got 1000; shuffle_queue_size=1000"),
             ({"split": "even"}, "'exact', 'drop', 'pad'"),
             ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
             ({"batch_size": True}, "batch_size must be an integer of at least 1"),

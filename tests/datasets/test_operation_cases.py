@@ -144,12 +144,13 @@ class TestBuckets:
         [
             (("x", [3, 1], [1, 1, 1]), "boundaries must ascend"),
             (("x", [1, 3], [1, 1]), "make 3 buckets, got 2"),
+            (("x", [1, 3], 4), "boundaries and batch_sizes are lists"),
             (("x", [1], [1, 0]), "a batch size must be an integer of at least 1"),
             (("y", [1], [1, 1]), "'y'"),
         ],
     )
     def test_wrong_ones(self, make: Any, arguments: Any, message: str) -> None:
-        with pytest.raises((ValueError, KeyError), match=message):
+        with pytest.raises((ValueError, KeyError, TypeError), match=message):
             TFRecordDataset(make([3]), features=FEATURES).bucket_by_length(*arguments)
 
     def test_where_it_does_not_belong(self, make: Any) -> None:
@@ -224,7 +225,7 @@ def test_a_length_that_no_record_has(tmp_path: Path, declares: bool) -> None:
 def test_a_function_that_gives_no_length(tmp_path: Path, length: Any, error: type[Exception]) -> None:
     path = tmp_path / "a.tfrecord"
     tfrecord.write(path, {"id": [1, 2]})
-    with pytest.raises(error, match="record 0: the length is an integer"):
+    with pytest.raises(error, match="record 0: the length must be an integer"):
         TFRecordDataset(path).bucket_by_length(lambda record: length, [1], [1, 1])
 
 

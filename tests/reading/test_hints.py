@@ -71,6 +71,11 @@ def test_what_is_not_positions(reader: tfrecord.TFRecordReader, positions: objec
         reader.read(positions)  # type: ignore[arg-type]
 
 
+def test_names_of_tf_io_that_are_not_needed() -> None:
+    with pytest.raises(AttributeError, match="FixedLenSequenceFeature.*use VarLenFeature in features"):
+        tfrecord.FixedLenSequenceFeature  # noqa: B018
+
+
 @pytest.mark.parametrize("conditions", ["label == 3", [("label", 3)], 3])
 def test_what_is_not_conditions(reader: tfrecord.TFRecordReader, conditions: object) -> None:
     with pytest.raises(TypeError, match=r"conditions are a dict .*label=3.*, not \w+"):

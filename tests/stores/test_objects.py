@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfrecord
 from indexer.errors import RemoteError, StaleIndexError
 from indexer.stores import StoreOptions, Url, open_store, split_url
 from indexer.stores.objects import ObstoreStore
@@ -124,6 +125,18 @@ def test_an_upload_is_whole(store: Store) -> None:
     store.upload("whole", io.BytesIO(data))
     with store.stream("whole") as stream:
         assert stream.read() == data
+
+
+def test_whole_files_take_storage_options(store: Store, endpoint: str, tmp_path: Path) -> None:
+    options = {**KEYS, "endpoint": endpoint}
+    url = f"{store.root}/whole.tfrecord"
+    assert tfrecord.write(url, {"id": [1, 2, 3]}, storage_options=options) == 3
+    report = tfrecord.verify(url, storage_options=options)
+    assert report.ok and report.records == 3
+    assert tfrecord.salvage(url, tmp_path / "salvaged", storage_options=options).records == 3
+    again = f"{store.root}/again.tfrecord"
+    tfrecord.salvage(tmp_path / "salvaged", again, storage_options=options)
+    assert tfrecord.verify(again, storage_options=options).records == 3
 
 
 def test_threads_share_a_store(store: Store) -> None:

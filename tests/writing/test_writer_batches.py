@@ -87,8 +87,9 @@ def test_kinds_of_columns(column: Any, expected: list[list[Any]]) -> None:
         ({"x": "ab"}, TypeError, "feature 'x': got str of length 2, expected an array"),
         ({"x": np.array(3)}, TypeError, "feature 'x': got an array of int64, shape ()"),
         ({"x": [[1], [[2, 3]]]}, ValueError, "feature 'x': got a list that gives no array"),
-        ({"x": [1, None]}, TypeError, "feature 'x': got int 1 at position 0"),
+        ({"x": [1, None]}, TypeError, "feature 'x': got None at position 1"),
         ({"x": ["a", None]}, TypeError, "feature 'x': got None at position 1"),
+        ({"x": [[1, 2], None]}, TypeError, "feature 'x': got None at position 1, expected a value for each"),
         ({"x": np.array([1j])}, TypeError, "feature 'x': got an array of complex128"),
         (
             {"x": np.array([0, 2**63], np.uint64)},

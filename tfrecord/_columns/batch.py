@@ -22,6 +22,8 @@ def concat(batches: Iterable[_Joined]) -> _Joined:
     whose type is unknown, because no record of a batch has a value, joins with any other. Raises ValueError
     if there is nothing to join, or if names, types or shapes differ; it names the column.
     """
+    if isinstance(batches, (ColumnBatch, SequenceBatch, Ragged, TensorRagged, BytesColumn)):
+        raise TypeError(f"concat takes a list of batches or columns, not one {type(batches).__name__}")
     parts: list[Any] = list(batches)
     if not parts:
         raise ValueError("nothing to join: give at least one batch")

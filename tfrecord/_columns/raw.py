@@ -56,12 +56,12 @@ def unpack(column: Column, data: BytesColumn, count: int, outer: Any) -> Any:
     length = int(data.lengths[0]) if count else least
     shape = raw_shape(column, length)
     if shape is None:
-        raise bad_row(column, _reason(column, length), 0, outer)
+        raise bad_row(column, _reason(column, length, data.view(0)), 0, outer)
     differs = data.lengths != length
     if differs.any():
         row = int(differs.argmax())
         other = int(data.lengths[row])
-        reason = _reason(column, other)
+        reason = _reason(column, other, data.view(row))
         if raw_shape(column, other) is not None:
             reason = (
                 f"holds {other} bytes, but {length} in the records before; all must have one shape, "
@@ -81,7 +81,7 @@ def _unpack_ragged(column: Column, data: BytesColumn, outer: Any) -> Ragged:
     wrong = data.lengths % size != 0
     if wrong.any():
         row = int(wrong.argmax())
-        raise bad_row(column, _reason(column, int(data.lengths[row])), row, outer)
+        raise bad_row(column, _reason(column, int(data.lengths[row]), data.view(row)), row, outer)
     flat = data._gathered()
     _check_bool(column, flat, splits_of(data.lengths), outer)
     values = flat.view(dtype.newbyteorder("<")).astype(dtype, copy=False)
@@ -95,5 +95,7 @@ def _check_bool(column: Column, flat: Any, splits: Any, outer: Any) -> None:
     raise bad_row(column, "holds bytes other than 0 and 1, which are no bool", row, outer)
 
 
-def _reason(column: Column, length: int) -> str:
-    return f"holds {length} bytes, which do not make an array of {column.dtype} of shape {column.shape}"
+def _reason(column: Column, length: int, payload: memoryview) -> str:
+    is_image = bytes(payload[:4]).startswith((b"\xff\xd8\xff", b"\x89PNG"))
+    hint = "; it is a JPEG or PNG file, which ImageFeature decodes" if is_image else ""
+    return f"holds {length} bytes, which do not make an array of {column.dtype} of shape {column.shape}{hint}"

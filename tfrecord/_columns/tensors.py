@@ -36,7 +36,11 @@ def nested_of(values: Any, row_splits: Any) -> Any:
 def padded(values: Any, row_splits: Any, width: int, fill_value: Any) -> Any:
     """The rows of `values` as a tensor (n, width, ...): short ones padded, long ones truncated."""
     torch = optional("torch")
-    if not values.is_floating_point() and values.new_full((), fill_value).item() != fill_value:
+    try:
+        filled = values.new_full((), fill_value)
+    except (TypeError, RuntimeError, OverflowError):  # text, or an integer that is too large
+        filled = None
+    if filled is None or not (values.is_floating_point() or filled.item() == fill_value):
         raise ValueError(f"fill value {fill_value!r} does not fit {values.dtype}")
     lengths = row_splits.diff()
     within = torch.arange(len(values), device=values.device)

@@ -162,6 +162,10 @@ def _as_column(key: str, column: Any, kind: int | None) -> Any:
 
 def _list_column(key: str, column: Any) -> Any:
     types = set(map(type, column))
+    if type(None) in types:
+        at = next(i for i, item in enumerate(column) if item is None)
+        expected = "a value for each record; present= says which records lack a feature"
+        refuse(TypeError, key, f"None at position {at}", expected)
     if any(hasattr(item, "__array__") for item in types):
         column = [_values.as_array(key, item, None) for item in column]
         for item in column:

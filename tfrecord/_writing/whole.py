@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ def write(
     compression_level: int | None = None,
     index: bool | None = None,
     columns: Iterable[str] | None = None,
+    storage_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> int:
     """Write a whole file of records from columns, and return the number of records.
 
@@ -39,7 +40,8 @@ def write(
         data_path: as for `TFRecordWriter`: a path, a URL, or a binary file.
         data, present: what `TFRecordWriter.write_batch` takes: a dict of columns, a `ColumnBatch` or
             `SequenceBatch`, a pandas or polars DataFrame, Arrow data, or a reader.
-        mode, compression_type, compression_level, index, columns: the options of `TFRecordWriter`.
+        mode, compression_type, compression_level, index, columns, storage_options: the options of
+            `TFRecordWriter`.
 
     A local file appears whole or not at all: an existing file stays until the new one is complete. With
     ``mode="a"`` all records are appended, or none. Errors are those of `write_batch` and `TFRecordWriter`.
@@ -54,6 +56,7 @@ def write(
             compression_level=compression_level,
             index=index,
             columns=columns,
+            storage_options=storage_options,
         ) as writer:
             write_rows(rows, [writer], 0, lambda writer: None)
         return len(rows.lengths)

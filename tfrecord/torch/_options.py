@@ -119,6 +119,8 @@ def check_shuffle(shuffle: Any, queue_size: int | None) -> tuple[bool | str, int
         shuffle = False
     if not isinstance(shuffle, bool) and shuffle != "block":
         near = near_matches(shuffle, ("block",))
+        if isinstance(shuffle, int):
+            near = f"; shuffle_queue_size={shuffle} shuffles through a buffer"
         raise ValueError(f"shuffle must be False, True or 'block', got {shuffle!r}{near}")
     return shuffle, check_queue_size(queue_size) if queue_size else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -313,6 +313,8 @@ class TFRecordDataset(EpochDataset):
         """
         if self.gives_batches:
             raise ValueError("bucket_by_length makes the batches: do not give batch_size")
+        if not isinstance(boundaries, Iterable) or not isinstance(batch_sizes, Iterable):
+            raise TypeError("boundaries and batch_sizes are lists, batch_sizes with one more integer")
         bounds = [as_integer(bound, "a boundary", 0) for bound in boundaries]
         sizes = [as_integer(size, "a batch size", 1) for size in batch_sizes]
         if bounds != sorted(set(bounds)):
