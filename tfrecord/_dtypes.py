@@ -144,7 +144,7 @@ def normal_default(value: Any, kind: str, dtype: str | None, shape: tuple[int, .
     else:
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"default_value {value!r} is not a {dtype}")
+            raise ValueError(f"default_value {value!r} is not of type {dtype}")
         with np.errstate(all="ignore"):
             cast = array.astype(target)
         exact = target.kind == "f" or (array.dtype.kind != "f" or np.isfinite(array).all())

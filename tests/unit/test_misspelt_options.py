@@ -98,6 +98,8 @@ def test_other_names_are_answered_too(tmp_path: Any) -> None:
         (KeyError, lambda: reader.to_arrow(text=["txet"]), "text"),
         (ValueError, lambda: batch.to_torch(ragged="nestde"), "nested"),
         (ValueError, lambda: tfrecord.TFRecordReader(path, compression_type="gizp"), "gzip"),  # type: ignore[call-overload]
+        (OSError, lambda: tfrecord.TFRecordReader(path, index="biuld"), "build"),
+        (OSError, lambda: tfrecord.TFRecordReader([path] * 2, index="atuo"), "auto"),
         (ValueError, lambda: tfrecord.TFRecordReader(path, on_error="skpi"), "skip"),  # type: ignore[call-overload]
         (ValueError, lambda: tfrecord.write(path, {"x": ([1], "flaot")}), "float"),
         (ValueError, lambda: tfrecord.write(path, {"x": [1]}, present={"xs": [True]}), "x"),

@@ -142,6 +142,8 @@ def as_payloads(serialized: Any) -> Any:
             f"a batch must be a sequence of bytes-likes, not an array of {serialized.dtype} (S arrays "
             "lose zero bytes at the end of a string; dtype=object keeps them)"
         )
+    if not isinstance(serialized, Iterable):
+        raise TypeError(f"a batch must be a sequence of bytes-likes, not {type(serialized).__name__}")
     return _Buffers(tuple(serialized))
 
 

@@ -23,7 +23,7 @@ from indexer.formats import load_index, load_summary
 from indexer.framing import VERIFY_LENGTHS
 from indexer.index import IndexSummary, RecordIndex
 from indexer.names import index_names
-from indexer.options import warn_caller
+from indexer.options import near_matches, warn_caller
 from indexer.sniffing import HEAD_SIZE
 from indexer.stores import Url
 from indexer.stores.ranges import side_by_side
@@ -92,6 +92,9 @@ def load_indexes(
         return [built(number) for number in numbers]
     if isinstance(index, str | bytes | os.PathLike):
         name = os.fsdecode(index)
+        near = near_matches(name, ("auto", "build"))
+        if near and not os.path.exists(name):
+            raise FileNotFoundError(f"there is no index {name!r}{near}")
         if os.path.isdir(name):
             return [load(number, _in_folder(name, paths[number])) for number in numbers]
         if len(paths) != 1:
