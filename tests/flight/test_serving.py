@@ -77,6 +77,13 @@ def length(url: str) -> int:
         return len(reader)
 
 
+def is_running(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 240
     while not condition():
@@ -153,13 +160,16 @@ def test_several_processes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             reader.close()
 
 
-def test_if_a_process_dies_all_end(data: Path) -> None:
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_if_a_process_dies_all_end(data: Path, which: int) -> None:
+    """The first is the one that started the others."""
     with command(str(data), "--processes", "2") as (process, told):
-        tasks = Path(f"/proc/{told['pid']}/task/{told['pid']}/children").read_text().split()
-        assert len(tasks) == 2
-        os.kill(int(tasks[0]), signal.SIGKILL)
-        assert process.wait(200) == 1
-        assert not any(Path(f"/proc/{task}").exists() for task in tasks)
+        first = str(process.pid)
+        processes = [first, *Path(f"/proc/{first}/task/{first}/children").read_text().split()]
+        assert len(processes) == 3
+        os.kill(int(processes[which]), signal.SIGKILL)
+        assert process.wait(200) == (1 if which else -signal.SIGKILL)
+        until(lambda: not any(is_running(one) for one in processes))
 
 
 def test_sockets_and_certificates(data: Path, tmp_path: Path) -> None:

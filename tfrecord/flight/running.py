@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -252,7 +251,8 @@ def _with_children(
     announce: Callable[[], object],
     metrics: MetricsServer | None,
 ) -> int:
-    """Work in some forked processes; if one of them dies, all end, with the exit code 1."""
+    """Work in some forked processes; if one of them or this one dies, all end, with the exit code 1."""
+    alive, held = os.pipe()  # only this process holds the other end
     children: set[int] = set()
     asked: list[int] = []
 
@@ -268,6 +268,8 @@ def _with_children(
         if not child:
             code = 1
             try:
+                os.close(held)
+                _end_after(alive)
                 if metrics is not None:
                     metrics.close()
                 counters.process = number
@@ -298,18 +300,25 @@ def _with_children(
     return code
 
 
+def _end_after(descriptor: int) -> None:
+    """End this process, as SIGTERM does, when nobody holds the other end of a pipe any more."""
+
+    def follow() -> None:
+        while os.read(descriptor, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
 def main(given: Mapping[str, Any]) -> None:
     """What `serving.serve` runs in a process of its own: it ends when its parent does."""
     options = dict(given)
     limits = ServiceOptions(**options.pop("limits"))
     serving = Serving(**options, limits=limits)
 
-    def follow_parent() -> None:
-        sys.stdin.buffer.read()
-        os.kill(os.getpid(), signal.SIGTERM)
-
     def say(words: Mapping[str, Any]) -> None:
-        threading.Thread(target=follow_parent, daemon=True).start()
+        _end_after(0)  # standard input
         os.write(1, (json.dumps(words) + "\n").encode())
 
     def quiet(event: str, fields: Mapping[str, Any]) -> None:
