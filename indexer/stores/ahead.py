@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.stores.pieces import UInt64Array, join_ranges
+from indexer.stores.pieces import NEAR, UInt64Array, join_ranges
 from indexer.stores.ranges import Store
 
 __all__ = ["Ahead", "Piece", "Pieces"]
@@ -74,7 +74,8 @@ class Ahead:
             used = [found[number] for number in np.unique(which[which >= 0]).tolist()]
             missing = (which < 0) & (ends > starts)
             walls = np.sort(np.array([piece.begin for piece in used], np.uint64))
-            begins, stops, _ = join_ranges(starts[missing], ends[missing], store.gap, walls)
+            # What lies between is often asked for later (the rest of a block), so the gap is not the store's.
+            begins, stops, _ = join_ranges(starts[missing], ends[missing], NEAR, walls)
             futures = store.submit(key, begins, stops, etag)
             made = list(map(Piece, begins.tolist(), stops.tolist(), futures))
             pieces = Pieces(made, used)

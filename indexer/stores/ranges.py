@@ -72,7 +72,7 @@ class Store(ABC):
 
     @property
     def gap(self) -> int:
-        """Ranges that lie at most this many bytes apart become one request."""
+        """Ranges of one batch that lie at most this many bytes apart become one request."""
         return self._costs.gap
 
     def url(self, key: str) -> str:

@@ -67,7 +67,7 @@ class TestAhead:
         self, server: RangeServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store, key = open_store(server.url("a"))
-        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 100)
+        monkeypatch.setattr("indexer.stores.ahead.NEAR", 100)
         ahead = Ahead()
         first = ahead.ask(store, key, *ranges((0, 100), (150, 200), (5000, 6000)), None)
         assert [piece.stop for piece in first.pieces] == [200, 6000] and first.num_bytes == 1200
@@ -123,7 +123,7 @@ class TestPasses:
         monkeypatch.setattr(
             BlockOrder.__init__, "__kwdefaults__", {"seed": 0, "epoch": 0, "block": BLOCK, "group": 8}
         )
-        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 4096)
+        monkeypatch.setattr("indexer.stores.ahead.NEAR", 4096)
         monkeypatch.setattr("tfrecord.torch._readahead.NEAR", 4096)
         monkeypatch.setattr("tfrecord.torch._source._MUCH", 1 << 60)
         with serve(files={path.name: path.read_bytes() for path in folder.iterdir()}) as served:
@@ -164,7 +164,7 @@ class TestPasses:
     def test_the_next_batches_are_asked_for_in_random_order_too(
         self, server: RangeServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 0)
+        monkeypatch.setattr("indexer.stores.ahead.NEAR", 0)
         monkeypatch.setattr("tfrecord.torch._readahead._PIECE", 8)
         dataset = self.dataset(server, shuffle=True, batch_size=8)
         len(dataset)
@@ -177,7 +177,7 @@ class TestPasses:
     def test_so_many_batches_are_asked_for(
         self, server: RangeServer, monkeypatch: pytest.MonkeyPatch, readahead: int
     ) -> None:
-        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 0)
+        monkeypatch.setattr("indexer.stores.ahead.NEAR", 0)
         dataset = self.dataset(server, shuffle=True, batch_size=10, readahead=readahead)
         len(dataset)
         server.requests.clear()
@@ -217,7 +217,7 @@ class TestPasses:
                 batch_size=batch_size,
             )
 
-        monkeypatch.setattr("indexer.stores.ranges.Store.gap", 0)
+        monkeypatch.setattr("indexer.stores.ahead.NEAR", 0)
         monkeypatch.setattr("tfrecord.torch._readahead._PIECE", 8)
         monkeypatch.setattr("tfrecord.torch._base.WINDOW", 16)
         dataset = mix(server.url)
