@@ -230,7 +230,7 @@ def test_byte_strings_point_into_the_payloads() -> None:
 
 
 def test_what_is_no_batch() -> None:
-    for wrong in (b"abc", "abc", memoryview(b"")):
+    for wrong in (b"abc", "abc", memoryview(b""), None, 3):
         with pytest.raises(TypeError, match="sequence of bytes-likes"):
             parse_example(wrong)
     for wrong_item in ("text", None, 3, memoryview(b"abcd")[::2]):
