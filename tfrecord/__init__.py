@@ -148,6 +148,8 @@ else:
         if name == "__version__":
             return _metadata.version("tfrecord")
         near = _near_matches(name, __all__) if not name.startswith("_") else ""
+        if name.endswith("Dataset"):
+            near = "; the datasets are in tfrecord.torch"
         if name == "FixedLenSequenceFeature":
             near = "; use VarLenFeature in features, and FixedLenFeature in sequence_features"
         raise AttributeError(f"module 'tfrecord' has no attribute {name!r}{near}")

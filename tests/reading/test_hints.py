@@ -71,6 +71,11 @@ def test_what_is_not_positions(reader: tfrecord.TFRecordReader, positions: objec
         reader.read(positions)  # type: ignore[arg-type]
 
 
+def test_the_datasets_are_in_a_module_of_their_own() -> None:
+    with pytest.raises(AttributeError, match="'TFRecordDataset'; the datasets are in tfrecord.torch"):
+        tfrecord.TFRecordDataset  # noqa: B018
+
+
 def test_names_of_tf_io_that_are_not_needed() -> None:
     with pytest.raises(AttributeError, match="FixedLenSequenceFeature.*use VarLenFeature in features"):
         tfrecord.FixedLenSequenceFeature  # noqa: B018

@@ -120,6 +120,14 @@ def test_columns_that_are_refused(columns: Any, error: type[Exception], text: st
     assert str(caught.value).startswith(text)
 
 
+def test_what_is_nearly_a_table_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"records one by one are for TFRecordWriter\.write"):
+        batch_of([{"x": (1, "int")}])
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"a LazyFrame becomes a DataFrame by collect\(\)"):
+        batch_of(polars.DataFrame({"x": [1]}).lazy())
+
+
 def test_missing_is_not_empty() -> None:
     present = {"x": np.array([True, False, True]), "r": np.array([False, True, True])}
     columns = {"x": np.arange(3), "r": Ragged(np.arange(2.0), [0, 0, 0, 2])}

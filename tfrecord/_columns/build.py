@@ -10,7 +10,7 @@ import numpy as np
 from indexer.errors import DecodeError, MissingFeatureError
 from tfrecord._columns.batch import BytesColumn, Ragged
 from tfrecord._columns.images import one_image
-from tfrecord._columns.raw import bad_row, raw_shape, unpack
+from tfrecord._columns.raw import bad_row, raw_shape, unpack, wrong_count
 from tfrecord._dtypes import check_cast
 from tfrecord._kernels.codes import BYTES, UNKNOWN
 from tfrecord.features import Column
@@ -70,7 +70,7 @@ def _fill_defaults(
     wrong = filled & (lengths != size)
     if wrong.any():
         row = int(wrong.argmax())
-        raise bad_row(column, f"has {lengths[row]} values, not {size}", row, outer)
+        raise bad_row(column, wrong_count(lengths[row], size), row, outer)
     if column.kind != "bytes":
         cast = _cast(column, data, splits, outer)
         dense = np.empty((count, size), cast.dtype)
@@ -123,7 +123,7 @@ def finish_value(column: Column, value: Any) -> Any:
             return default.reshape(raw_shape(column, len(column.default)) if column.raw else shape)
     size = 1 if column.raw else math.prod(shape)
     if length != size:
-        raise DecodeError(f"has {length} values, not {size}", key=key, record=0)
+        raise DecodeError(wrong_count(length, size), key=key, record=0)
     if column.raw:
         data = BytesColumn._trusted((value,), np.zeros(1, np.int64), np.array([len(value)]), None)
         array = unpack(column, data, 1, None)

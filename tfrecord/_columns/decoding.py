@@ -13,7 +13,7 @@ from indexer.errors import DecodeError, FeatureKindError, MissingFeatureError, T
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, Ragged, SequenceBatch
 from tfrecord._columns.build import finish_column, finish_value
 from tfrecord._columns.images import with_images
-from tfrecord._columns.raw import in_step
+from tfrecord._columns.raw import in_step, wrong_count
 from tfrecord._kernels.codes import (
     BYTES,
     KIND_CONFLICT,
@@ -221,7 +221,7 @@ def _error(failure: tuple[int, int, str | None, int, int, int]) -> Any:
     elif status == MISSING:
         made, reason = MissingFeatureError, f"{_ABSENCES[first]} and has no default"
     elif status == WRONG_COUNT:
-        reason = f"has {second} values, not {first}"
+        reason = wrong_count(second, first)
     elif status >= TOO_MANY:
         reason = REASONS[status]
     else:

@@ -24,6 +24,11 @@ def bad_row(column: Column, reason: str, row: int, outer: Any) -> DecodeError:
     return DecodeError(in_step(reason, int(row - outer[record])), key=column.key, record=record)
 
 
+def wrong_count(count: int, expected: int) -> str:
+    """The reason of an error: a value of a fixed shape has another number of values."""
+    return f"has {count} values, not {expected} (VarLenFeature takes any number of values)"
+
+
 def in_step(reason: str, step: int) -> str:
     """The reason of an error, for one step of a feature list."""
     return f"step {step} of this feature list: {reason}"

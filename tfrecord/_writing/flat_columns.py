@@ -79,9 +79,12 @@ def flatten_batch(batch: Any, present: Mapping[str, Any] | None) -> FlatBatch:
 
 def _from_table(batch: Any) -> ColumnBatch | SequenceBatch:
     if not is_table(batch):
+        hint = "; a LazyFrame becomes a DataFrame by collect()" if hasattr(batch, "collect") else ""
+        if isinstance(batch, list):
+            hint = "; records one by one are for TFRecordWriter.write"
         raise TypeError(
             f"the columns: got {describe(batch)}, expected a dict of columns, a ColumnBatch, a "
-            "SequenceBatch, a DataFrame (pandas, polars), or an Arrow RecordBatch or Table"
+            f"SequenceBatch, a DataFrame (pandas, polars), or an Arrow RecordBatch or Table{hint}"
         )
     record_type = getattr(batch, "record_type", None)  # of a reader
     if record_type == "bytes":
