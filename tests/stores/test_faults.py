@@ -17,6 +17,8 @@ from indexer.errors import RemoteError, StaleIndexError
 pytest.importorskip("obstore")
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.one_run
+
 COUNT = 60
 # What one answer may be, and what a pass may then raise: nothing where it is tried again.
 ANSWERS: dict[str, tuple[type[Exception], ...]] = {fault: () for fault in FAULTS}

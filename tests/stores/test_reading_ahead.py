@@ -21,6 +21,8 @@ from tfrecord.sampling.orders import BlockOrder
 
 pytest.importorskip("obstore")
 
+pytestmark = pytest.mark.one_run
+
 DATA = np.random.default_rng(3).bytes(1_000_000)
 COUNTS = (1000, 1500, 700)
 BLOCK = 64
