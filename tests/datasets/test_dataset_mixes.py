@@ -89,6 +89,8 @@ class TestMixes:
         assert len(list(MultiTFRecordDataset.from_datasets(batches, [1, 2, 0], infinite=False))) == 5
         with pytest.raises(ValueError, match="2 datasets but 1 weights"):
             MultiTFRecordDataset.from_datasets(sources[:2], [1])
+        with pytest.raises(TypeError, match="datasets and weights are lists"):
+            MultiTFRecordDataset.from_datasets({"a": sources[0]}, [1])
         with pytest.raises(ValueError, match="without their own batch_size"):
             MultiTFRecordDataset.from_datasets(batches, [1, 1, 1], batch_size=2)
         with pytest.raises(TypeError, match="not of mixes"):

@@ -62,7 +62,7 @@ class TestStates:
         assert ids(dataset) == epochs[0]
         assert dataset.state_at(1, 9)["epoch"] == 2
         for epoch, position in ((0, 10), (-1, 0), (0, -1)):
-            with pytest.raises(ValueError, match="9 items"):
+            with pytest.raises(ValueError, match=f"9 items.*got epoch {epoch}, position {position}"):
                 dataset.state_at(epoch, position)
         with pytest.raises(ValueError, match="at least 0"):
             dataset.set_epoch(-1)

@@ -30,6 +30,7 @@ from tfrecord.reader import TFRecordReader, build_index, tfrecord_iterator
         ({"sequence_features": {"a": "int"}, "record_type": "example"}, ValueError, "needs SequenceExamples"),
         ({"features": ["a"], "record_type": "bytes"}, ValueError, "record_type is 'bytes'"),
         ({"index": True}, TypeError, "index is True"),
+        ({"index": {"id": "int"}}, TypeError, "; features are given by name"),
         ({"index": []}, ValueError, "0 indexes were given for 1 files"),
         ({"index": "missing.tfindex"}, FileNotFoundError, "missing.tfindex"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -106,7 +106,8 @@ def load_indexes(
         if len(index) != len(paths):
             raise ValueError(f"{len(index)} indexes were given for {len(paths)} files")
         return [None if one is None else load(number, os.fsdecode(one)) for number, one in enumerate(index)]
-    raise TypeError(f"index is {index!r}; it must be 'auto', 'build', False, a path or a list of paths")
+    hint = "; features are given by name (features=)" if isinstance(index, Mapping) else ""
+    raise TypeError(f"index is {index!r}; it must be 'auto', 'build', False, a path or a list of paths{hint}")
 
 
 def _later(paths: Sequence[str], options: ReadOptions, files: OpenFiles) -> LaterIndexes | None:

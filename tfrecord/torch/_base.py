@@ -361,7 +361,9 @@ class EpochDataset(TFDataHints, IterableDataset[Any]):
         rank, world_size = self._ranks()
         total = self.num_units(max(number, 0))
         if number < 0 or not 0 <= place <= max(total, Share(total, split=self.split).end):
-            raise ValueError(f"an epoch has {total} items, and epochs count from 0: got ({number}, {place})")
+            raise ValueError(
+                f"an epoch has {total} items, and epochs count from 0: got epoch {number}, position {place}"
+            )
         end = Share(total, rank, world_size, split=self.split).end
         start = Start(number + 1) if place >= end else Start(number, place)
         return full_state(start, self.describe(), rank, world_size)

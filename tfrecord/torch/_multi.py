@@ -179,6 +179,8 @@ class MultiTFRecordDataset(EpochDataset):
         check_options(
             MultiTFRecordDataset.from_datasets, source_options, options_of_sources, "source_options"
         )
+        if isinstance(datasets, (str, Mapping)) or isinstance(weights, Mapping):
+            raise TypeError("datasets and weights are lists, with one weight for each dataset")
         if len(datasets) != len(weights):
             raise ValueError(f"there are {len(datasets)} datasets but {len(weights)} weights")
         checked = check_weights(weights, range(len(datasets)))
