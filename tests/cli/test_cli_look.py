@@ -242,7 +242,7 @@ def test_head_json_of_raw_records_has_number_and_payload(run: Run, make_file: Ma
 
 
 def test_wrong_names_come_with_the_near_ones(run: Run, make_file: MakeFile, tmp_path: Path) -> None:
-    path, out = make_file(examples(5)), tmp_path / "out.jsonl"
+    path, out = make_file(examples(5)), tmp_path / "out.tfrecord"
     for words in (
         ["stats", path, "--columns", "lable"],
         ["select", path, out, "--where", "lable=3"],

@@ -69,11 +69,12 @@ class RowBatch:
     def groups(self) -> Iterator[list[memoryview]]:
         """The payloads as read-only views that stay valid, several at a time."""
         column = self.payloads
-        offsets, lengths = column.offsets.view(np.uint64), column.lengths.view(np.uint64)
+        in_one_buffer = getattr(column, "buffer_ids", True) is None  # windows of steps have no buffers
         for at in range(0, len(self), GROUP):
             end = min(at + GROUP, len(self))
-            if column.buffer_ids is None:
-                yield slices(column.buffers[0], offsets[at:end], lengths[at:end])
+            if in_one_buffer:
+                offsets, lengths = (part[at:end].view(np.uint64) for part in (column.offsets, column.lengths))
+                yield slices(column.buffers[0], offsets, lengths)
             else:
                 yield [column.view(row) for row in range(at, end)]
 
