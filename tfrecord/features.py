@@ -325,7 +325,7 @@ def other_part(name: object, context: Collection[str], lists: Collection[str]) -
     return near_matches(name, [*context, *lists])
 
 
-def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:
+def compile_features(features: Any, *, required: bool = False, keep: bool = True) -> FeaturePlan:
     """Make a plan from a user's request.
 
     Args:
@@ -333,6 +333,7 @@ def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:
             mapping of names to a spec, a short name, or None (any type). A plan is returned as it is.
         required: whether every record must have the features that have just a name or short name, as in 1.x.
             (A spec always follows its own rule.)
+        keep: keep the plan of a mapping for the next call with an equal one.
 
     Raises:
         TypeError: a name is not a string, or features is none of these.
@@ -346,7 +347,7 @@ def compile_features(features: Any, *, required: bool = False) -> FeaturePlan:
     if isinstance(features, Mapping):
         items = tuple(features.items())
         try:
-            return _compile(items, absent)
+            return (_compile if keep else _compile.__wrapped__)(items, absent)
         except TypeError:  # it holds something unhashable: compile it again, for the clear message
             return _compile.__wrapped__(items, absent)
     if isinstance(features, list | tuple):

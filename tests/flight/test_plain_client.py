@@ -16,6 +16,8 @@ from local_server import TOKEN, LocalServer
 from recorded import example, sequence, write
 
 import tfrecord
+from tfrecord import features
+from tfrecord._columns import decoding
 from tfrecord.sampling.permutation import Permutation
 
 COUNT = 50
@@ -253,6 +255,21 @@ def test_wrong_tickets_are_refused_in_words(
 ) -> None:
     told = plain.failure(**{"data": data, **ticket})
     assert told["type"] == "ValueError" and words in told["reason"]
+
+
+def test_nothing_is_kept_of_features_that_take_much_memory(plain: Plain, data: str) -> None:
+    compiled = features._compile.cache_info().currsize
+    wide = {"spec": "fixed", "dtype": "int64", "shape": [1 << 16], "default": 0}
+    for number in range(3):
+        table = plain.table(data=data, features={f"x{number}": wide}, positions=[number])
+        assert table.num_rows == 1
+        assert (
+            plain.failure(data=data, features={f"x{number}": wide}, positions=[COUNT])["type"] == "IndexError"
+        )
+    many = plain.failure(data=data, features={str(number): "int" for number in range(2000)})
+    assert many["type"] == "MissingFeatureError"
+    assert decoding._decoder.cache_info().currsize == 0
+    assert features._compile.cache_info().currsize == compiled
 
 
 def test_what_is_not_there(plain: Plain, data: str) -> None:

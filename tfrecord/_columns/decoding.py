@@ -29,7 +29,15 @@ from tfrecord._kernels.codes import (
 from tfrecord._kernels.engine import decode_kernel as kernel
 from tfrecord.features import REQUIRED, Column, FeaturePlan, compile_features, no_feature, other_part
 
-__all__ = ["INVALID", "as_payloads", "bad_rows", "decode_batch", "decode_record", "decode_records"]
+__all__ = [
+    "INVALID",
+    "as_payloads",
+    "bad_rows",
+    "decode_batch",
+    "decode_record",
+    "decode_records",
+    "forget_decoders",
+]
 
 _ANY = Column("", None)
 INVALID = "is not a valid Example or SequenceExample"
@@ -183,6 +191,11 @@ def _decoder(plan: FeaturePlan, sequence_plan: FeaturePlan | None) -> Any:
         return kernel.Decoder(columns, plain=plan.plain)
     lists = None if sequence_plan.columns is None else tuple(map(_request, sequence_plan.columns))
     return kernel.Decoder(columns, lists)
+
+
+def forget_decoders() -> None:
+    """Let go of the decoders that are kept for the next call with equal features."""
+    _decoder.cache_clear()
 
 
 def _request(column: Column) -> tuple[str, int, tuple[int, ...] | None, bytes | None]:

@@ -13,6 +13,7 @@ from indexer.errors import MissingFeatureError
 from indexer.options import known_names
 from tfrecord._columns.arrays import Int64Array
 from tfrecord._columns.batch import BytesColumn, ColumnBatch, SequenceBatch
+from tfrecord._columns.decoding import forget_decoders
 from tfrecord._columns.tables import TableOptions
 from tfrecord._optional import optional
 from tfrecord._reading.damage import DamagePolicy
@@ -58,6 +59,7 @@ class Answer:
         self._raw = ticket.raw or (view.record_type == "bytes" and not ticket.index)
         self._columns: tuple[str, ...] | None = None
         self._most_rows = limits.max_rows
+        self._is_heavy = ticket.is_heavy
         if ticket.index:
             columns = generation.reader.index.columns
             self._index = {name: columns[name] for name in ticket.index if name not in FRAME_COLUMNS}
@@ -81,6 +83,7 @@ class Answer:
             self._columns = self.view.decoder.check_columns(ticket.columns)
             empty = self.view.decoder.batch(BytesColumn.from_list([]), _nowhere, self._columns)
             self.schema = _arrow_batch(empty)[0].schema
+            self._forget()
 
     def batches(self, ticket: Ticket) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Record batches in the order that the ticket asks for, each with what the client is told about it:
@@ -88,6 +91,12 @@ class Answer:
 
         Good records come before the error of one that is not.
         """
+        try:
+            yield from self._batches(ticket)
+        finally:
+            self._forget()
+
+    def _batches(self, ticket: Ticket) -> Iterator[tuple[Any, dict[str, Any]]]:
         view = self.view
         if ticket.where:
             view = view.select(self._matching(view, ticket))
@@ -101,6 +110,11 @@ class Answer:
                 for batch, told in self._some(view, positions[done:stop]):
                     yield batch, told | ({"padding": min(pad, told["rows"])} if pad else {})
                 done = stop
+
+    def _forget(self) -> None:
+        """Clients must not fill the memory with what is kept of features that nobody asks for again."""
+        if self._is_heavy:
+            forget_decoders()
 
     def _index_batch(self, positions: Int64Array) -> Any:
         """Of these positions of the store: columns of the index, and sizes and offsets of the frames."""

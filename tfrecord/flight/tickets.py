@@ -43,6 +43,7 @@ MAX_TICKET = 1 << 20
 # Keys of a ticket that choose records, and leave the columns as they are.
 CHOICES = frozenset(("positions", "slice", "order", "where", "batch_size"))
 _MOST_DEFAULTS = 1 << 21
+_COLUMN_BYTES, _LIGHT_BYTES = 1 << 10, 1 << 18
 _SIGNS = (*COMPARISONS, "in")
 _SPECS = ("fixed", "var", "ragged")
 _SPEC_KEYS = ("spec", "dtype", "shape", "default", "raw")
@@ -209,6 +210,13 @@ class Ticket:
             as_json=as_json,
         ).choosing(message)
 
+    @property
+    def is_heavy(self) -> bool:
+        """Whether its features take so much memory that nothing made of them may be kept."""
+        plans = (self.plan, self.sequence_plan)
+        columns = [column for plan in plans if plan is not None for column in plan.columns or ()]
+        return sum(_COLUMN_BYTES + 8 * len(column.default or ()) for column in columns) > _LIGHT_BYTES
+
     def choosing(self, message: Mapping[str, Any]) -> Ticket:
         """The ticket for the records that the `CHOICES` of a message name, and for no others."""
         given = [key for key in ("positions", "slice", "order") if message.get(key) is not None]
@@ -306,7 +314,7 @@ def _plan(value: Any) -> FeaturePlan:
         _check_defaults(value.values())
         value = {name: _spec(name, one) for name, one in value.items()}
     try:
-        return compile_features(value)
+        return compile_features(value, keep=False)
     except TypeError as error:
         raise ValueError(str(error)) from None
 
