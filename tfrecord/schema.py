@@ -317,7 +317,10 @@ def _feature(
     bits, present, least, most, least_step, most_step = entry
     kinds = [name for name, number in KINDS.items() if bits & 1 << number]
     if len(kinds) > 1:
-        where = ", ".join(f"{name} in {origins[place, key, KINDS[name]]}" for name in kinds)
+        files = [origins[place, key, KINDS[name]] for name in kinds]
+        where = ", ".join(f"{name} in {file}" for name, file in zip(kinds, files, strict=True))
+        if len(set(files)) == 1:
+            where = f"{' and '.join(kinds)} in different records of {files[0]}"
         raise FeatureKindError(f"is of different kinds: {where}", key=key)
     kind = kinds[0] if kinds else "unknown"
     sizes = (0, 0) if most < 0 else (least, most)
