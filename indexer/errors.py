@@ -171,6 +171,8 @@ class IndexFileError(TFRecordError):
         if self.path is None:
             rebuild = f"tfrecord.build_index(DATA, {self.index_path!r})"
             return f"index {self.index_path}: {self.reason}. Rebuild it: {rebuild}"
+        if self.index_path == self.path:
+            return f"index {self.index_path}: {self.reason}. This is the data file, not its index"
         # Both commands keep the schema and the columns of the index.
         rebuild = f"tfrecord.build_index({self.path!r}, {self.index_path!r})"
         if self.index_path == f"{self.path}.tfindex":

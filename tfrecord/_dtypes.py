@@ -34,7 +34,7 @@ def resolve_dtype(dtype: Any) -> tuple[str, str | None]:
 
     Args:
         dtype: a name (surrounding blanks are ignored), a NumPy dtype or scalar class, one of the classes
-            `bytes`, `int`, `float`, `bool`, or a TensorFlow dtype such as ``tf.string``.
+            `bytes`, `int`, `float`, `bool`, or a dtype of TensorFlow or torch, such as ``tf.string``.
 
     Raises:
         ValueError: the type is unknown; the message lists the valid names.
@@ -56,6 +56,8 @@ def _dtype_name(dtype: Any) -> str | None:
     # A TensorFlow dtype, recognized by these two attributes.
     if hasattr(dtype, "as_numpy_dtype") and isinstance(getattr(dtype, "name", None), str):
         return str(dtype.name).removesuffix("_ref")
+    if type(dtype).__module__ == "torch":
+        return str(dtype).removeprefix("torch.")
     return None
 
 

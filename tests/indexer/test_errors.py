@@ -84,6 +84,11 @@ def test_the_hint_of_an_index_beside_its_data_is_a_command() -> None:
     assert str(error).endswith("Rebuild it: tfrecord index 'a b.tfrecord'")
 
 
+def test_a_data_file_given_as_its_own_index() -> None:
+    error = IndexFileError("a.tfrecord", "a.tfrecord", "line 1 is not 'offset size'")
+    assert str(error).endswith("This is the data file, not its index") and "build" not in str(error)
+
+
 def test_kinds_that_python_knows() -> None:
     assert isinstance(DecodeError(), ValueError)
     assert isinstance(MissingFeatureError(), KeyError)

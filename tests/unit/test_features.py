@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrecord import parse_single_example
+from tfrecord import encode_example, parse_single_example
 from tfrecord.features import (
     DTYPES,
     FeaturePlan,
@@ -44,6 +44,16 @@ pytestmark = pytest.mark.kernels
 )
 def test_names_of_types(name: Any, expected: tuple[str, str | None]) -> None:
     assert resolve_dtype(name) == expected
+
+
+def test_types_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    assert resolve_dtype(torch.int64) == ("int64", "int64") and resolve_dtype(torch.bool) == ("int64", "bool")
+    assert parse_single_example(
+        encode_example({"a": (3, "int")}), {"a": FixedLenFeature((), torch.uint8)}
+    ) == {"a": np.uint8(3)}
+    with pytest.raises(ValueError, match="unknown type torch.bfloat16"):
+        resolve_dtype(torch.bfloat16)
 
 
 @pytest.mark.parametrize(
