@@ -5,6 +5,7 @@ It takes buffers, arrays and integers, and returns counts, a status and a positi
 `path` chooses how the CRC is computed: an index into `PATHS`, -1 for the best of this machine.
 """
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS,
     PyBUF_FORMAT,
@@ -60,6 +61,9 @@ _ADVICE = {
 cdef Py_ssize_t SMALL = 4096
 
 
+@cython.final
+@cython.internal
+@cython.auto_pickle(False)
 cdef class _Numbers:
     """The memory of a contiguous array of uint64. With typed memoryviews the kernel would be twice as large."""
 
