@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,14 @@ def test_salvage_of_zstd(tmp_path: Path, zstandard: Any) -> None:
     assert [damage.reason for damage in report.stream_damages] == ["truncated_stream"]
     path.write_bytes(first + b"xyz" + second)
     assert tfrecord.salvage(path, whole).records == len(RECORDS)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.tfrecord.gz", "GZIP"), ("a.zz", "ZLIB"), ("a.ZST", "ZSTD")])
+def test_a_name_that_promises_compression(tmp_path: Path, name: str, kind: str) -> None:
+    with pytest.warns(UserWarning, match=rf"{name} is written without compression.*'{kind}'") as caught:
+        TFRecordWriter(tmp_path / name).close()
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TFRecordWriter(tmp_path / name, compression_type="").close()
+        TFRecordWriter(tmp_path / name, mode="a").close()

@@ -18,7 +18,8 @@ from indexer.compression import Compression
 from indexer.errors import TFRecordError, printable
 from indexer.files import is_url
 from indexer.framing import FRAME_OVERHEAD, frame_footer, frame_header, masked_crc32c
-from indexer.options import suggests_options
+from indexer.names import split_compression
+from indexer.options import suggests_options, warn_caller
 from indexer.stores import StoreOptions, Url
 from indexer.stores.upload import check_writable
 from tfrecord._writing.encoder import (
@@ -106,6 +107,12 @@ class TFRecordWriter:
         path = target_path(data_path)
         if path is not None:
             check_writable(path)
+            kind = split_compression(path)[1]
+            if kind and compression_type is None and mode != "a":
+                warn_caller(
+                    f"{printable(path)} is written without compression, in spite of its name; "
+                    f"use compression_type={kind.upper()!r}, or '' if that is meant"
+                )
         indexable = path is not None and (is_url(path) or not os.path.exists(path) or os.path.isfile(path))
         if not indexable and (index or columns):
             raise ValueError(
