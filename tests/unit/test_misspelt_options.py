@@ -84,6 +84,8 @@ def test_the_object_that_was_called_is_blamed(tmp_path: Any) -> None:
 
 
 def test_other_names_are_answered_too(tmp_path: Any) -> None:
+    for package in ("pyarrow", "torch"):
+        pytest.importorskip(package)
     import tfrecord
 
     path = tmp_path / "a.tfrecord"
@@ -111,8 +113,9 @@ def test_other_names_are_answered_too(tmp_path: Any) -> None:
 
 
 def test_misspelt_values_of_datasets(tmp_path: Any) -> None:
-    torch = pytest.importorskip("tfrecord.torch")
+    pytest.importorskip("torch")
     import tfrecord
+    import tfrecord.torch as torch
 
     path = tmp_path / "a.tfrecord"
     tfrecord.write(path, {"label": [1, 2], "text": [["a"], ["b"]]})
