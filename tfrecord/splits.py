@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
@@ -102,18 +103,18 @@ def reader_of(paths: Any, index: Any, options: dict[str, Any]) -> Any:
 # ---- where to cut --------------------------------------------------------------------------------------
 
 
-class _Ranges:
+class _Ranges(ABC):
     """Maps positions to the bytes of the records before them, and back. `total`: bytes of all records."""
 
     total: int
 
+    @abstractmethod
     def first_at(self, place: int) -> int:
         """The position of the first record that begins at or after a byte."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bytes_before(self, positions: Int64Array) -> Int64Array:
         """Bytes of all records before each of these positions."""
-        raise NotImplementedError
 
 
 class _StoredRanges(_Ranges):
