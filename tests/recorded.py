@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from indexer.errors import TFRecordError
 from indexer.framing import frame_record
 from tfrecord.columns import ColumnBatch
 from tfrecord.example_pb2 import Example, SequenceExample
+
+Record = TypeVar("Record")
 
 
 def example(number: int) -> bytes:
@@ -49,3 +53,14 @@ def ids(records: Any) -> list[int]:
         column = records["id"]  # dense where a schema of all records is known
         return column.tolist() if isinstance(column, np.ndarray) else [row[0] for row in column.to_list()]
     return [int(record["id"][0]) for record in records]
+
+
+def read_all(records: Iterator[Record]) -> tuple[list[Record], TFRecordError | None]:
+    """All records up to the first error, and that error."""
+    found = []
+    try:
+        for record in records:
+            found.append(record)
+    except TFRecordError as error:
+        return found, error
+    return found, None

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import read_all
 
-from indexer.errors import CompressionError, CorruptRecordError, TFRecordError
+from indexer.errors import CompressionError, CorruptRecordError
 from tfrecord.loaders import tfrecord_iterator
 from tfrecord.reader import TFRecordReader
 
@@ -79,16 +80,6 @@ WAYS: list[Callable[[Path, str | None], Iterator[bytes]]] = [
     by_batches,
     by_shards,
 ]
-
-
-def read_all(records: Iterator[bytes]) -> tuple[list[bytes], TFRecordError | None]:
-    found = []
-    try:
-        for record in records:
-            found.append(record)
-    except TFRecordError as error:
-        return found, error
-    return found, None
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import TFRecordError
 from indexer.framing import HEADER_SIZE, frame_record
 from tfrecord.example_pb2 import Example
 from tfrecord.loaders import example_loader
@@ -105,13 +104,3 @@ STREAMED: list[Way] = [by_loader, by_iteration, by_pread, by_batches, by_shards]
 
 
 EVERY: list[Way] = [*STREAMED, by_positions, by_view]
-
-
-def read_all(records: Iterator[int]) -> tuple[list[int], TFRecordError | None]:
-    found = []
-    try:
-        for record in records:
-            found.append(record)
-    except TFRecordError as error:
-        return found, error
-    return found, None

@@ -31,8 +31,8 @@ from damaged import (
     no_message,
     number_of,
     numbers_of,
-    read_all,
 )
+from recorded import read_all
 
 from indexer.build import build_index
 from indexer.errors import (
